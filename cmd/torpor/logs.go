@@ -28,8 +28,8 @@ func (l *logFlags) add(f *pflag.FlagSet) {
 	f.BoolVarP(&l.isVerbose, "verbose", "v", false, "same as --log-level=debug")
 }
 
-// buildLogger returns a logger as the flags define. It also makes Kubernetes' libraries and the standard library log
-// through it, so that all lines have the same format.
+// buildLogger returns a logger as the flags define. Kubernetes' libraries and the standard library also use this
+// logger, so that all lines have the same format.
 func (l *logFlags) buildLogger(logs io.Writer) (*slog.Logger, error) {
 	levels := map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
 	level, isKnown := levels[l.level]

@@ -139,7 +139,7 @@ func (p prices) resourcesOf(t savings.Totals) []pricedResource {
 	}
 }
 
-// costOf returns the price of the saved resources. Resources without a price cost nothing.
+// costOf returns the price of the saved resources. Resources without a price are omitted.
 func (p prices) costOf(t savings.Totals) (sum float64) {
 	for _, one := range p.resourcesOf(t) {
 		if one.price != nil {

@@ -51,7 +51,7 @@ func renderDetails(d details) markup {
 		renderRecord(d), renderPlan(d.Plan), renderHistory(d), renderConditions(d.Conditions), renderEvents(d))
 }
 
-// objectNameOf returns the name of an object whose display name is different.
+// objectNameOf returns the name of an object, or "" if it is the same as the title.
 func objectNameOf(r rowView) string {
 	if r.Title == r.Name {
 		return ""

@@ -161,7 +161,7 @@ func (f scheduleForm) withPreview(s *torporv1alpha1.Slumber, now time.Time) (sch
 	return f, nil
 }
 
-// create creates a Slumber with the rights of the client. A dry run stores nothing.
+// createSchedule creates a Slumber with the rights of the client. A dry run stores nothing.
 func createSchedule(ctx context.Context, kube client.Client, s *torporv1alpha1.Slumber, isDryRun bool) error {
 	options := []client.CreateOption{client.FieldOwner(fieldManager)}
 	if isDryRun {

@@ -39,7 +39,7 @@ const (
 	ProgramPath = "/torpor"
 	// UserAndGroup are the user and the group of the process.
 	UserAndGroup = "65532:65532"
-	// Source is the address of the source repository, which registries link from an artifact.
+	// Source is the address of the source repository. Registries show it as a link on the page of an artifact.
 	Source = "https://github.com/torpor-dev/torpor"
 )
 

@@ -128,7 +128,8 @@ func refuseName(o Observed) Plan {
 		"found one that does not belong to the CFBuild; delete that Image, and build again", o.Build.Name)}
 }
 
-// setDroplet returns a droplet with a web process, which runs the image's default command.
+// setDroplet returns a plan with the droplet of the built image. The droplet has a web process, which runs the image's
+// default command.
 func setDroplet(o Observed) Plan {
 	droplet := &korifiv1alpha1.Droplet{
 		Registry: korifiv1alpha1.Registry{Image: o.Image.Status.LatestImage}, Stack: o.Image.Status.LatestStack,

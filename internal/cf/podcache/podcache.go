@@ -50,7 +50,7 @@ type sharedKind struct {
 }
 
 // New returns a cache without watches. mgr is the manager whose groups share the cache; a group's own manager stops
-// together with the group. No namespaces means all namespaces.
+// together with the group. An empty list of namespaces means all namespaces.
 func New(mgr manager.Manager, namespaces []string) (*Cache, error) {
 	ofApps, err := labels.NewRequirement(korifiv1alpha1.ProcessGUIDLabel, selection.Exists, nil)
 	if err != nil {

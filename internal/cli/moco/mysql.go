@@ -102,8 +102,7 @@ func (s *mysqlSession) runMysql(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// commandLine returns the client's command line, with the option file in the container that holds the user's
-// password.
+// commandLine returns the client's command line. The option file with the user's password is in the container.
 func (s *mysqlSession) commandLine(args []string) []string {
 	return append([]string{"mysql", "--defaults-extra-file=/mysql-credentials/" + s.user + "-my.cnf"}, args...)
 }

@@ -66,7 +66,8 @@ func (w watchScope) listOptions(kube *kubeClient, raw *metav1.ListOptions) *clie
 	return options
 }
 
-// check reports whether the objects can be listed.
+// check reports whether the objects can be followed: the API server serves the kind, and the user may list it. If
+// isNamed is true, it returns an error instead of false.
 func (w watchScope) check(ctx context.Context, kube *kubeClient) (canFollow bool, err error) {
 	err = kube.List(ctx, w.kind.NewList(), w.listOptions(kube, &metav1.ListOptions{Limit: 1}))
 	isRefused := connection.IsKindNotServed(err) || k8serrors.IsForbidden(err)

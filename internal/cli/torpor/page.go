@@ -99,8 +99,9 @@ func (p *pageCommand) run(ctx context.Context) error {
 	return p.keepForwarding(ctx, kube, at, proxy, proxy.link(listener.Addr()))
 }
 
-// keepForwarding forwards a port to the page, and reconnects whenever the connection ends. It returns an error only
-// before the first connection, or if the page cannot be served.
+// keepForwarding forwards a port to the page, and reconnects whenever the connection ends. It returns nil if the user
+// interrupts the command. It returns an error if the first connection fails, or if the page can no longer be served
+// locally.
 func (p *pageCommand) keepForwarding(ctx context.Context, kube *kubeClient, at pageAddress, proxy *pageProxy, link string) error {
 	for {
 		err := forwardPort(ctx, kube.config, at, func(target *url.URL) {

@@ -77,7 +77,7 @@ func (p *pageProxy) clearTarget() { p.target.Store(nil) }
 
 func (p *pageProxy) wasReady() bool { return p.hadTarget.Load() }
 
-// link returns the address that logs in a browser.
+// link returns the address with which a browser logs in.
 func (p *pageProxy) link(at net.Addr) string {
 	return (&url.URL{Scheme: "http", Host: at.String(), Path: enterPath, RawQuery: url.Values{"key": {p.key}}.Encode()}).String()
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
-// readRelated reads objects that a plan needs, and adds them to its subject.
+// readRelated reads objects that a plan needs, and adds them to the plan's subject.
 func (kube *kubeClient) readRelated(ctx context.Context, namespace string, needed kinds.Related, s *kinds.PlanSubject) error {
 	kind, err := kube.addRelatedKind(needed)
 	if err != nil {

@@ -223,7 +223,7 @@ type verbResult struct {
 }
 
 // run writes all changes before it waits, so that a slow object does not delay other objects. With namespaces, it
-// does so wave by wave.
+// writes and waits wave by wave.
 func (v *verbCommand) run(cmd *cobra.Command, args []string) error {
 	if err := v.readNamespaces(cmd, args); err != nil {
 		return err

@@ -262,7 +262,8 @@ func lagsTooFar(i *instanceFacts) bool {
 }
 
 // hasStaleData reports whether a replica cannot catch up by itself, or has not caught up for too long, so its clients
-// read increasingly old data. During a failover the replicas are stopped, and no other instance has newer data.
+// read increasingly old data. It returns false after the primary failed, because a failover stops the replicas, and no
+// other instance has newer data.
 func hasStaleData(i *instanceFacts) bool {
 	d, c := i.cluster, i.Channel
 	if i.IsPrimary || !i.Reachable || !d.hasPrimary() || d.primaryFailed {

@@ -234,9 +234,9 @@ func describeFailoverObstacle(d *derivedFacts) string {
 // confirmGuaranteedAcks returns g, the number of replicas that have every acknowledged commit according to this
 // observation.
 //
-// Invariant: g never exceeds that number. Let a be the number of replicas that commits wait for. g grows to a once a
-// replicas have all transactions that the primary had when its commits were first observed to wait for a replicas.
-// Every later commit was acknowledged by a replicas. TestAGrowingClusterLosesNoCommit checks this in the model.
+// Invariant: g never exceeds that number. Let A be the number of replicas that commits wait for. g grows to A once A
+// replicas have all transactions that the primary had when its commits were first observed to wait for A replicas.
+// Every later commit was acknowledged by A replicas. TestAGrowingClusterLosesNoCommit checks this in the model.
 func confirmGuaranteedAcks(d *derivedFacts) *int {
 	p, known, seen := d.primary, d.GuaranteedAcks, d.History.Acks
 	// Before includes transactions that were about to be committed. Those that the primary has neither executed nor is

@@ -49,7 +49,7 @@ type Observed struct {
 	// Rotation is the requested rotation of the accounts' passwords, and its progress.
 	Rotation PasswordRotation
 
-	// Primary is the index of the primary in the status; NoInstance before the first one.
+	// Primary is the index of the primary in the status. It is NoInstance until the first primary is chosen.
 	Primary int
 	// GuaranteedAcks is the number of replicas that have every acknowledged commit, according to the status. It is nil
 	// if it was never recorded.

@@ -17,9 +17,9 @@ type InstanceReport struct {
 	// Problem describes the instance's most important problem and the user's next step. It is empty if there is no
 	// problem. The text is stable while nothing changes.
 	Problem string
-	// Errant is the set of transactions that only this instance has. Ahead is the set of the primary's own transactions
-	// that the instance has and the primary lacks. Gap is the set of transactions that the instance lacks and the
-	// primary has purged.
+	// Errant is the set of other servers' transactions that the instance has and the primary lacks. Ahead is the set of
+	// the primary's own transactions that the instance has and the primary lacks. Gap is the set of transactions that
+	// the instance lacks and the primary has purged.
 	Errant, Ahead, Gap gtid.Set
 	// Discarded is the set of transactions that re-clones of the instance have discarded or are about to discard.
 	Discarded gtid.Set
@@ -250,7 +250,7 @@ func adviseReclone(i *instanceFacts) string {
 	return fmt.Sprintf("re-clone it with kubectl moco reclone NAME --index %d", i.Index)
 }
 
-// maxShownSet is the length of a set in a message.
+// maxShownSet is the maximum length of a set in a message.
 const maxShownSet = 200
 
 // abbreviateSet formats a set for a message. A long set is reduced to the number of its transactions.

@@ -201,8 +201,8 @@ func (o ObservedRollout) ordinalsWhere(holds func(PodState) bool) []int {
 	return list
 }
 
-// nextOrdinalWhere returns the highest ordinal of a Pod that matches, which is the order of StatefulSets. The primary is
-// considered last. It returns None if no Pod matches.
+// nextOrdinalWhere returns the highest ordinal of a Pod that matches, because StatefulSets replace Pods from the
+// highest ordinal to the lowest. The primary is considered last. It returns None if no Pod matches.
 func (o ObservedRollout) nextOrdinalWhere(holds func(PodState) bool) int {
 	next := None
 	for _, i := range o.ordinalsWhere(holds) {

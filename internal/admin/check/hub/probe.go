@@ -136,8 +136,8 @@ func newProbeClient(cfg *rest.Config, probes []probe) (client.Client, error) {
 	return c, nil
 }
 
-// send creates the probe with a dry run. isServed is false if the API server does not serve the kind, so that it has
-// no objects to stop.
+// send creates the probe with a dry run. isServed is false if the API server does not serve the kind, so no object of
+// the kind exists.
 func (p probe) send(ctx context.Context, c client.Client, namespace string) (answer admincheck.AdmissionAnswer, isServed bool) {
 	answer = admincheck.AdmissionAnswer{Kind: p.kind.Kind, Admission: p.admission, IsForApps: p.noted == ""}
 	obj := &unstructured.Unstructured{Object: map[string]any{"spec": p.spec}}

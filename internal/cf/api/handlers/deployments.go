@@ -217,8 +217,8 @@ func cancelDeployment(ctx context.Context, r *Request) (Response, error) {
 }
 
 // restoreBefore restores the settings of the revision that serves after a cancellation. If that revision is no longer
-// recorded, it uses the newest recorded revision before it. The revision just before the deployment may have been
-// cancelled itself, so subtracting one from the deployment's revision is not enough.
+// recorded, restoreBefore uses the newest recorded revision before that one. The revision just before the deployment
+// may have been cancelled itself, so subtracting one from the deployment's revision is not enough.
 func (r *Request) restoreBefore(ctx context.Context, deployment *torporv1alpha1.CFDeployment) error {
 	app, err := r.Store.GetAppInSpace(ctx, r.Caller, deployment.Namespace, deployment.Spec.AppRef.Name)
 	if err != nil {

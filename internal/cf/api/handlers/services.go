@@ -81,7 +81,7 @@ func createServiceInstance(ctx context.Context, r *Request, body payloads.Servic
 	return presentCreated(r, presenter.ForServiceInstance, made, err)
 }
 
-// credentialsOf returns the credentials in a request body, or a default.
+// credentialsOf returns the credentials in a request body, or without if there are none.
 func credentialsOf(body payloads.ServiceInstanceBody, without json.RawMessage) json.RawMessage {
 	if len(body.Credentials) == 0 || string(body.Credentials) == "null" {
 		return without

@@ -149,7 +149,8 @@ func (s *Store) listObjects(ctx context.Context) (map[string]OrgOrSpace, error) 
 	return all, nil
 }
 
-// UpdateOrgOrSpace changes the labels and annotations of an org or a space. If name is not empty, it also renames it.
+// UpdateOrgOrSpace changes the labels and annotations of an org or a space. If name is not empty, it also renames the
+// org or space.
 func (s *Store) UpdateOrgOrSpace(ctx context.Context, caller *authorization.Caller, one OrgOrSpace, name string, m *payloads.Metadata) error {
 	if !one.HasObject {
 		return apierrors.NewUnprocessableEntity("expected a CFOrg or a CFSpace, found a labelled namespace without such an object; change it with kubectl")

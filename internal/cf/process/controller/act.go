@@ -114,7 +114,7 @@ func (c Controller) pruneSettings(ctx context.Context, seen *observation) error 
 	return errors.Join(errs...)
 }
 
-// joinFailures joins the errors other than ErrStale. If there are no other errors, it returns ErrStale.
+// joinFailures joins the errors other than ErrStale. It returns ErrStale only if no other error exists.
 func joinFailures(errs []error) error {
 	failures := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return errors.Is(err, reconcile.ErrStale) })
 	if err := errors.Join(failures...); err != nil {

@@ -56,8 +56,8 @@ func (c Controller) report(obj *korifiv1alpha1.CFProcess, seen *observation, pla
 }
 
 // isTransient reports whether the status describes progress, which is written only if it continues for some time. Any
-// other status is written immediately. So are a drain timeout, and the loss of a ready instance while the revision
-// stays the same.
+// other status is written immediately. A drain timeout, and the loss of a ready instance while the revision stays the
+// same, are also written immediately.
 func isTransient(before, status *korifiv1alpha1.CFProcessStatus, plan process.Plan) bool {
 	if !process.IsProgressReason(plan.Ready.Reason) {
 		return false

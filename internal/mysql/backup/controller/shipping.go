@@ -111,7 +111,7 @@ func clusterOf(obj client.Object) types.NamespacedName {
 }
 
 // updateAbsences returns the clusters whose Deployment should have a running Pod but has none, with the time since
-// which this has been so.
+// which no Pod has been running.
 func updateAbsences(before map[types.NamespacedName]time.Time, shippers []appsv1.Deployment, running []corev1.Pod, now time.Time) map[types.NamespacedName]time.Time {
 	absent, isRunning := map[types.NamespacedName]time.Time{}, map[types.NamespacedName]bool{}
 	for i := range running {

@@ -152,8 +152,8 @@ func isRightOnNothing(err error) bool {
 
 // addAccounts creates all accounts before it grants them privileges, because an account may be granted to another one
 // as a role. An account or a privilege that MySQL refuses is left out. A backup may contain grants on a dropped table
-// or column, because MySQL keeps them, but it refuses to create them. Such grants are left out with a warning, unless
-// only one schema is restored.
+// or column, because MySQL keeps such grants. MySQL refuses to create them again, so they are left out with a warning,
+// unless only one schema is restored.
 func (o RestoreOptions) addAccounts(ctx context.Context, t restoreTarget, all []mysqlAccount, left *leftOutParts) (warnings []string, err error) {
 	made, err := t.createAccounts(ctx, all, left)
 	if err != nil {

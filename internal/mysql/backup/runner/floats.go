@@ -75,8 +75,8 @@ func (t floatTable) insertHead() string {
 	return "\nINSERT INTO " + mysqlshdump.QuoteName(t.name) + " (" + strings.Join(names, ", ") + ") VALUES "
 }
 
-// floatTablesQuery lists the columns of tables with FLOAT columns. FLOAT(M,D) does not count, because MySQL prints it
-// with all its decimals.
+// floatTablesQuery returns a query for the columns of the tables with FLOAT columns, except generated columns.
+// FLOAT(M,D) does not count, because MySQL prints it with all its decimals.
 func floatTablesQuery(filter string) string {
 	return `select table_schema, table_name, column_name, kind from (
  select table_schema, table_name, column_name, ordinal_position, case
@@ -368,8 +368,8 @@ func newRowWriter(to io.Writer, t floatTable, rows *sql.Rows) *rowWriter {
 	return w
 }
 
-// writeInserts writes all rows. It writes a statement with as many rows for each INSERT that was skipped, and for each
-// INSERT that follows.
+// writeInserts writes all rows. For each INSERT that was skipped, and for each INSERT that follows, it writes a
+// statement with the same number of rows.
 func (w *rowWriter) writeInserts(skipped []int, from *bufio.Reader) error {
 	for _, n := range skipped {
 		if err := w.writeInsert(n); err != nil {

@@ -170,8 +170,8 @@ func (t restoreTarget) changeSchemas(ctx context.Context, statement string, sche
 }
 
 // hasTransactions reports whether a table is transactional. MySQL ends a transaction at the first statement that
-// changes a table that is not, so such a statement cannot be applied in parts. A table that the current statement
-// creates is not visible yet, and is treated as an InnoDB table.
+// changes a table without transactions, so such a statement cannot be applied in parts. A table that the current
+// statement creates is not visible yet, and is treated as an InnoDB table.
 func (t restoreTarget) hasTransactions(ctx context.Context, schema, table string) bool {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()

@@ -244,9 +244,9 @@ func (c Controller) requestSwitchover(ctx context.Context, pod *corev1.Pod) erro
 // finalizeRetry is the interval at which the finalizer checks whether the Pods are deleted.
 const finalizeRetry = 2 * time.Second
 
-// finalize deletes the StatefulSet of a cluster that is being deleted. It returns zero once the Pods are deleted, too.
-// The servers have to stop before the garbage collector may delete the objects that they need. A stop does not delay
-// the deletion of a cluster.
+// finalize deletes the StatefulSet of a cluster that is being deleted. It returns the time until the next check, or
+// zero once the Pods are deleted, too. The servers have to stop before the garbage collector may delete the objects
+// that they need. A stop does not delay the deletion of a cluster.
 func (c Controller) finalize(ctx context.Context, cluster *mocov1beta2.MySQLCluster) (time.Duration, error) {
 	// The objects are read from the API server. If the finalizer were removed because of an outdated cache, Pods would
 	// remain without their configuration.
