@@ -62,7 +62,7 @@ type leadership struct {
 	installation *installationlock.Lock
 }
 
-// conditionsOf returns the conditions of a part.
+// conditionsOf returns the conditions under which the controllers of a part may run.
 func (l *leadership) conditionsOf(part string) []conditional.Condition {
 	if l == nil {
 		return nil

@@ -149,7 +149,7 @@ type feature struct {
 	setup   conditional.SetupFunc
 }
 
-// sharedParts are used by several features.
+// sharedParts holds the objects that several features use.
 type sharedParts struct {
 	guards map[string]*reconcile.WriterGuard
 	// podCache holds the Pods of apps.

@@ -73,7 +73,7 @@ func renderSavedGroups(v savingsView, title, what string, groups []savedRow) mar
 	})), more)
 }
 
-// savedColumn is a resource, in hours.
+// savedColumn is the column of a resource, such as machine-hours.
 type savedColumn struct {
 	title string
 	hours func(savings.Totals) float64

@@ -152,7 +152,7 @@ func (st *stream) renewRights(ctx context.Context) error {
 	return nil
 }
 
-// isLoggedOut reports whether the error requires another token.
+// isLoggedOut reports whether the caller has to log in with another token because of the error.
 func isLoggedOut(err error) bool {
 	return errors.Is(err, errNotLoggedIn) || apierrors.HasStatus(err, http.StatusUnauthorized) || k8serrors.IsUnauthorized(err)
 }

@@ -62,7 +62,7 @@ type builder struct {
 	Options
 	Release
 	license []byte
-	// linux are the programs of the image.
+	// linux contains the paths of the programs for the image, one per platform.
 	linux []string
 	// committed is the time of the commit, as recorded in the programs.
 	committed string

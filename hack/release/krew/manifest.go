@@ -33,7 +33,7 @@ type PluginMetadata struct {
 	Name string `json:"name"`
 }
 
-// PluginSpec describes one version.
+// PluginSpec describes one version of a plugin.
 type PluginSpec struct {
 	Version          string            `json:"version"`
 	Homepage         string            `json:"homepage"`

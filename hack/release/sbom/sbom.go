@@ -16,7 +16,7 @@ import (
 	"strings"
 )
 
-// MediaType is the media type of a document.
+// MediaType is the media type of a bill of materials.
 const MediaType = "application/vnd.cyclonedx+json"
 
 // BillOfMaterials is a bill of materials with a subset of CycloneDX's fields.
@@ -66,7 +66,7 @@ type ComponentDependency struct {
 	DependsOn []string `json:"dependsOn,omitempty"`
 }
 
-// Describe returns the document of a program.
+// Describe returns the bill of materials of a program as JSON.
 func Describe(info *debug.BuildInfo) ([]byte, error) {
 	program := describeModule("application", &info.Main)
 	program.Name = info.Path

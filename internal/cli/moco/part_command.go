@@ -60,7 +60,7 @@ type partResult struct {
 	Wanted string `json:"wanted"`
 	// Changed is true if an annotation was written.
 	Changed bool `json:"changed"`
-	// Reached is set only with --wait.
+	// Reached is true if the requested state was reached. It is set only with --wait.
 	Reached  *bool                      `json:"reached,omitempty"`
 	Reason   string                     `json:"reason,omitempty"`
 	Until    string                     `json:"until,omitempty"`

@@ -143,7 +143,7 @@ func listKindNames(known []kinds.Kind) string {
 // listWorkloads returns the workloads in the plural, without a conjunction, so that a text can add other kinds.
 func listWorkloads() string { return strings.Join(kinds.ListWorkloads().Plurals(), ", ") }
 
-// getRows reads one object and describes it.
+// getRows reads one object and returns its rows.
 func (kube *kubeClient) getRows(ctx context.Context, t target) ([]stopRow, error) {
 	obj, err := kube.getObject(ctx, t)
 	if err != nil {

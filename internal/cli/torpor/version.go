@@ -16,7 +16,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/leaderelection/leasereader"
 )
 
-// versions is the output of version.
+// versions is the output of the command version.
 type versions struct {
 	Client buildinfo.BuildVersion `json:"client"`
 	// Manager is the active manager. It is nil if it is unknown.

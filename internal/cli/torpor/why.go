@@ -14,7 +14,7 @@ import (
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// explanation is the output of why.
+// explanation is the output of the command why.
 type explanation struct {
 	Parts      []stopRow          `json:"parts"`
 	Conditions []metav1.Condition `json:"conditions"`

@@ -10,7 +10,7 @@ type Metrics struct {
 	failures prometheus.Counter
 }
 
-// NewMetrics returns unregistered metrics.
+// NewMetrics returns metrics that the caller must register.
 func NewMetrics() *Metrics {
 	return &Metrics{
 		expiry: prometheus.NewGauge(prometheus.GaugeOpts{

@@ -126,7 +126,7 @@ func saveRegistryLogin(ctx context.Context, caller *authorization.Caller, app *k
 	}
 	registry := reference.Domain(named)
 	if registry == "docker.io" {
-		registry = "https://index.docker.io/v1/" // the key for Docker Hub in client configurations
+		registry = "https://index.docker.io/v1/" // This is the key for Docker Hub in client configurations.
 	}
 	config, err := json.Marshal(jsonObject{"auths": jsonObject{registry: jsonObject{
 		"username": image.Username, "password": image.Password, "auth": []byte(image.Username + ":" + image.Password),

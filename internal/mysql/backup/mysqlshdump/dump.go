@@ -123,7 +123,7 @@ func readFiles(archive io.Reader) (archiveFiles, error) {
 			return formatErrorf("expected at most %d files in the dump, found more", maxEntries)
 		}
 		if !strings.HasSuffix(name, ".json") && !strings.HasSuffix(name, ".sql") {
-			if !strings.HasSuffix(name, ".idx") { // The index of a file with rows.
+			if !strings.HasSuffix(name, ".idx") { // The file is the index of a file with rows.
 				f.data[name] = true
 			}
 			return nil

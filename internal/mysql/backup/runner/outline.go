@@ -32,7 +32,7 @@ const (
 type dumpPart struct {
 	line   int
 	kind   partKind
-	verb   string // for a routine: PROCEDURE or FUNCTION
+	verb   string // The verb of a routine is PROCEDURE or FUNCTION.
 	schema string
 	name   string
 }
