@@ -239,7 +239,7 @@ func (s *slumberCreate) create(ctx context.Context, kube *kubeClient, obj client
 	return nil
 }
 
-// print prints the object without its status, or a line that reports its creation.
+// print prints the object in the requested format and without its status, or a line that reports its creation.
 func (s *slumberCreate) print(obj client.Object) error {
 	kind := obj.GetObjectKind().GroupVersionKind().GroupKind()
 	switch s.output {

@@ -95,8 +95,8 @@ func receivesFromOutside(d *derivedFacts) bool {
 	return d.staysReadOnly() && c.Present && !d.any(leadsHere)
 }
 
-// needsSourceOutside reports whether the primary is yet to be configured to follow the external server. It first
-// applies the transactions that it received from another instance.
+// needsSourceOutside reports whether the primary is yet to be configured to follow the external server. The primary
+// first applies the transactions that it received from another instance.
 func needsSourceOutside(d *derivedFacts) bool {
 	return d.staysReadOnly() && d.primary.MayActNow && !d.primaryIsConfigured && d.SourceProblem == "" && !primaryHasBacklog(d)
 }

@@ -51,7 +51,7 @@ func (c Controller) replaceSet(ctx context.Context, seen observation, change pro
 	return reconcile.ErrStale // The next pass applies the new StatefulSet.
 }
 
-// growClaims grows the PersistentVolumeClaims of one Pod, and reports whether one was smaller.
+// growClaims grows the PersistentVolumeClaims of one Pod, and reports whether it changed any of them.
 func (c Controller) growClaims(ctx context.Context, seen observation, pod string, growing []provisioning.VolumeGrowth) (bool, error) {
 	hasGrown := false
 	for _, g := range growing {
