@@ -26,7 +26,7 @@ type Observed struct {
 	UsesKpack bool
 }
 
-// ImageAnswer holds the metadata that a registry has returned for an image, or the reason why it is unknown.
+// ImageAnswer holds the metadata that a registry has returned for an image, or the reason why the metadata is unknown.
 type ImageAnswer struct {
 	// Image is the image with its digest. It is empty if the digest is unknown.
 	Image string

@@ -85,9 +85,9 @@ func NewService(p Policy, now clock.PassiveClock, trusted *tls.Config) *Service 
 	return s
 }
 
-// RequestAnswer returns the metadata of a build's image, or the reason why they are unknown. It returns false if there
-// is no result yet; the build is enqueued once the result is available. A registry is contacted only once for each
-// build, and the result is kept until ForgetBuild.
+// RequestAnswer returns the metadata of a build's image, or the reason why the metadata is unknown. It returns false if
+// there is no result yet; the build is enqueued once the result is available. A registry is contacted only once for
+// each build, and the result is kept until ForgetBuild.
 func (s *Service) RequestAnswer(q Question) (build.ImageAnswer, bool) {
 	s.asked.Lock()
 	defer s.asked.Unlock()

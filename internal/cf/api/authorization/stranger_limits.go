@@ -65,8 +65,8 @@ func newStrangerLimits(now clock.PassiveClock, failuresPerSecond float64) *stran
 	}
 }
 
-// review calls ask to review a credential, unless the credential's source has sent too many invalid credentials. It
-// waits while too many other reviews are running.
+// review calls ask to review a credential, unless the credential was rejected recently, or its source has sent too many
+// invalid credentials. It waits while too many other reviews are running.
 func (l *strangerLimits) review(ctx context.Context, remote string, seen credentialFingerprint, ask func() error) error {
 	if failed, known := l.failures.Get(seen); known {
 		if err, ok := failed.(error); ok {

@@ -48,7 +48,7 @@ type Controller struct {
 	Clock clock.PassiveClock
 	// Guard skips objects that another project, such as Korifi, writes. If it is nil, no object is skipped.
 	Guard *reconcile.WriterGuard
-	// Metrics exports states and counts.
+	// Metrics exports the states of apps and counts revisions.
 	Metrics *Metrics
 	// Ends contains the overdue stops of all controllers. Other work waits until these stops have ended. If it is nil,
 	// overdue stops have no priority.
