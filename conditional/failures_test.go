@@ -25,7 +25,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// TestFailures contains the rows of the table "What was tried" in docs/manual.md that need a real API server. Each name
+// TestFailures contains the rows of the table "Tested failures" in docs/manual.md that need a real API server. Each name
 // begins with the number of its row. The tests share a server, but each has its own API group and is independent of the
 // others. go test -run 'TestFailures/^16_' runs the tests of one row.
 func TestFailures(t *testing.T) {
@@ -171,11 +171,11 @@ func (a *failureEnv) annotateCRD(mark string) {
 	a.updateCRD(a.crd, func(def *apiextensionsv1.CustomResourceDefinition) { def.Annotations = map[string]string{"mark": mark} })
 }
 
-// TestPageNamesTheFailures compares the table "What was tried" with the rows of TestFailures.
+// TestPageNamesTheFailures compares the table "Tested failures" with the rows of TestFailures.
 func TestPageNamesTheFailures(t *testing.T) {
 	page, err := os.ReadFile("docs/manual.md")
 	testenv.Must(t, err)
-	_, table, _ := strings.Cut(string(page), "\n## What was tried\n")
+	_, table, _ := strings.Cut(string(page), "\n## Tested failures\n")
 	table, _, _ = strings.Cut(table, "\n## ")
 	var numbers []int
 	told := map[int]bool{}
