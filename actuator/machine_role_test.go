@@ -22,7 +22,7 @@ func TestFindRole(t *testing.T) {
 		"an infra machine of a cluster named after a role: no known role":            {nil, "master-data-x7k2p", "master-data-x7k2p-infra-0", unknown},
 		"a worker of a cluster named after a master: the worker role":                {nil, "", "master-data-x7k2p-worker-0", worker},
 		"a master of a cluster named after a worker: the control plane role":         {nil, "", "my-worker-x7k2p-master-0", controlPlane},
-		"a word that only contains a role: no known role":                            {nil, "", "webmaster-x7k2p-0", unknown},
+		"a name with webmaster instead of master: no known role":                     {nil, "", "webmaster-x7k2p-0", unknown},
 		"a name in mixed case, as on Azure: the control plane role":                  {nil, "Prod-X7K2P", "prod-x7k2p-MASTER-2", controlPlane},
 		"a control plane machine of Cluster API by its name: the control plane role": {nil, "prod", "prod-control-plane-q8wz4", controlPlane},
 		"a second control plane node of kind by its name: the control plane role":    {nil, "kind", "kind-control-plane2", controlPlane},

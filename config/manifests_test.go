@@ -13,11 +13,11 @@ func TestRenderManifestsRefusesWrongOptions(t *testing.T) {
 		options ManifestOptions
 		want    string
 	}{
-		"no image is refused":           {ManifestOptions{Record: RecordOff}, "expected the image of the manager"},
-		"unknown feature is refused":    {ManifestOptions{Image: "torpor:dev", Record: RecordOff, Features: []string{"sleep"}}, `found "sleep"`},
-		"unknown record is refused":     {ManifestOptions{Image: "torpor:dev", Record: "audit"}, `found "audit"`},
-		"a missing record is refused":   {ManifestOptions{Image: "torpor:dev"}, `found ""`},
-		"empty feature name is refused": {ManifestOptions{Image: "torpor:dev", Record: RecordOff, Features: []string{""}}, `found ""`},
+		"missing image is refused":                        {ManifestOptions{Record: RecordOff}, "expected the image of the manager"},
+		"unknown feature is refused":                      {ManifestOptions{Image: "torpor:dev", Record: RecordOff, Features: []string{"sleep"}}, `found "sleep"`},
+		"unknown mode of recording requesters is refused": {ManifestOptions{Image: "torpor:dev", Record: "audit"}, `found "audit"`},
+		"missing mode of recording requesters is refused": {ManifestOptions{Image: "torpor:dev"}, `found ""`},
+		"empty feature name is refused":                   {ManifestOptions{Image: "torpor:dev", Record: RecordOff, Features: []string{""}}, `found ""`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			data, err := RenderManifests(row.options)

@@ -29,15 +29,15 @@ func TestApprovalsFollowTheHibernationRecord(t *testing.T) {
 		record            *hivev1.HibernationRecord
 		isNeeded, clients bool
 	}{
-		"cluster that never hibernated evaluates no requests":                               {nil, false, false},
-		"resume of a complete hibernation evaluates all requests":                           {asleep(resumingRecord(time.Second)), true, true},
-		"resume of an incomplete hibernation approves no client requests at first":          {resumingRecord(time.Second), true, false},
-		"resume of an incomplete hibernation evaluates all requests after the report grace": {resumingRecord(reportGrace), true, true},
-		"restart of a machine that was switched off evaluates no requests":                  {repair(asleep(resumingRecord(time.Hour))), false, false},
-		"resumed cluster evaluates all requests for ten minutes":                            {asleep(resumedRecord(time.Minute)), true, true},
-		"resumed cluster evaluates no requests after ten minutes":                           {asleep(resumedRecord(aftercareWindow)), false, true},
-		"unfinished resume evaluates all requests until the approval window ends":           {asleep(resumingRecord(approvalWindow - time.Second)), true, true},
-		"unfinished resume evaluates no requests after the approval window":                 {asleep(resumingRecord(approvalWindow + time.Second)), false, true},
+		"cluster that never hibernated evaluates no requests":                                  {nil, false, false},
+		"resume of a complete hibernation evaluates all requests":                              {asleep(resumingRecord(time.Second)), true, true},
+		"resume of an incomplete hibernation approves no client requests in its first seconds": {resumingRecord(time.Second), true, false},
+		"resume of an incomplete hibernation approves client requests after a minute":          {resumingRecord(reportGrace), true, true},
+		"restart of a machine that was switched off evaluates no requests":                     {repair(asleep(resumingRecord(time.Hour))), false, false},
+		"resumed cluster evaluates all requests for ten minutes":                               {asleep(resumedRecord(time.Minute)), true, true},
+		"resumed cluster evaluates no requests after ten minutes":                              {asleep(resumedRecord(aftercareWindow)), false, true},
+		"unfinished resume evaluates all requests until the approval window ends":              {asleep(resumingRecord(approvalWindow - time.Second)), true, true},
+		"unfinished resume evaluates no requests after the approval window":                    {asleep(resumingRecord(approvalWindow + time.Second)), false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := observedCluster("", row.record, actuator.Running, apiWithNodes(staleNode("n0")))

@@ -15,8 +15,9 @@ import (
 	"github.com/torpor-dev/torpor/test/env/model"
 )
 
-// maxStepsToRest is the maximum number of passes until nothing changes any more, after any disturbances. With
-// operators that never become ready, the wait for them and the later polls add passes; with a drain, its budget does.
+// maxStepsToRest is the maximum number of passes until nothing changes any more, after any disturbances. With operators
+// that never become ready, the wait for them and the later polls add passes. With a drain, the drain budget adds
+// passes.
 const maxStepsToRest, maxStepsWithBrokenOperators, maxStepsWithDrain = 15, 21, 17
 
 // exploreModel visits every state on the undisturbed paths from the start states, and checks each step.
@@ -218,7 +219,8 @@ func (s modelState) awaitsSpotRecord() bool {
 	return s.spot && !s.wantsRunning() && s.record.exists && s.record.resume == never && s.machines[1].state == actuator.Running && !s.mayBeTerminated()
 }
 
-// looksLikeGrowth reports whether a machine that is off or starting would count as a new one outside a resume.
+// looksLikeGrowth reports whether a machine runs. Outside a resume, another machine that is off or starting then counts
+// as new.
 func (s modelState) looksLikeGrowth() bool {
 	return s.machines[0].state == actuator.Running || s.machines[1].state == actuator.Running
 }
@@ -265,9 +267,9 @@ func startStates() []modelState {
 	return slices.Concat(list, withSpotMachines(list), withOperators(list), withOrder(list), withDrain(list))
 }
 
-// withDrain returns clusters that are about to hibernate or to resume, with a worker that is drained first. Its pods
-// terminate, are kept by a PodDisruptionBudget or may not be evicted. Its node is schedulable, or was cordoned by a
-// user or for the drain.
+// withDrain returns clusters that are about to hibernate or to resume, with a worker that is drained first. The
+// worker's pods terminate, are kept by a PodDisruptionBudget or may not be evicted. The worker's node is schedulable,
+// or was cordoned by a user or for the drain.
 func withDrain(list []modelState) []modelState {
 	var drained []modelState
 	for _, s := range list {
@@ -292,7 +294,7 @@ func withDrain(list []modelState) []modelState {
 }
 
 // withOrder returns clusters with a worker that stops first, and a machine that can be stopped or not. Machines in
-// transition behave as without an order.
+// transition are left out, because they behave as without an order.
 func withOrder(list []modelState) []modelState {
 	var ordered []modelState
 	for _, s := range list {
@@ -325,8 +327,8 @@ func withOperators(list []modelState) []modelState {
 	return openShift
 }
 
-// withSpotMachines returns the same states with a second machine that cannot be stopped. The machine is in the record
-// or not. It is missing only in an unfinished resume.
+// withSpotMachines returns the given states with a spot machine as the second machine. The machine may be in the
+// record. A stopped machine becomes a terminated one, if the record is that of an unfinished hibernation or resume.
 func withSpotMachines(list []modelState) []modelState {
 	var spot []modelState
 	for _, s := range list {

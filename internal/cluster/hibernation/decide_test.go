@@ -75,13 +75,13 @@ func TestDecide(t *testing.T) {
 		in   Observed
 		want expectedPlan
 	}{
-		"new cluster is left on until its SyncSets are applied":      {observedCluster(wantHibernating, nil, on, apiWithNodes(), syncAwaited(time.Minute)), awaitSync(firstSyncInterval)},
-		"wait for SyncSets is bounded":                               {observedCluster(wantHibernating, nil, on, apiWithNodes(), syncAwaited(time.Second)), awaitSync(minCloudInterval)},
-		"new cluster hibernates after the longest wait for SyncSets": {observedCluster(wantHibernating, nil, on, apiWithNodes(), syncAwaited(0)), writeNodes},
-		"unreachable cluster does not wait for SyncSets":             {observedCluster(wantHibernating, nil, on, syncAwaited(time.Minute), func(o *Observed) { o.API = Unreachable }), writeNodes},
-		"cluster that has hibernated does not wait for SyncSets":     {observedCluster(wantHibernating, resumedRecord(time.Hour), on, apiWithNodes(), syncAwaited(time.Minute)), writeNodes},
-		"running cluster does not wait for SyncSets":                 {observedCluster(hivev1.PowerStateRunning, nil, on, apiWithNodes(), syncAwaited(time.Minute)), runs(driftInterval)},
-		"deleted cluster is not changed":                             {observedCluster(wantHibernating, openRecord(), off, func(o *Observed) { o.Deleted = true }), unknown("deleted", hivev1.DeletedReason, 0)},
+		"new cluster is left on until its SyncSets are applied":                     {observedCluster(wantHibernating, nil, on, apiWithNodes(), syncAwaited(time.Minute)), awaitSync(firstSyncInterval)},
+		"last second of the wait for SyncSets requeues after the shortest interval": {observedCluster(wantHibernating, nil, on, apiWithNodes(), syncAwaited(time.Second)), awaitSync(minCloudInterval)},
+		"new cluster hibernates after the longest wait for SyncSets":                {observedCluster(wantHibernating, nil, on, apiWithNodes(), syncAwaited(0)), writeNodes},
+		"unreachable cluster does not wait for SyncSets":                            {observedCluster(wantHibernating, nil, on, syncAwaited(time.Minute), func(o *Observed) { o.API = Unreachable }), writeNodes},
+		"cluster that has hibernated does not wait for SyncSets":                    {observedCluster(wantHibernating, resumedRecord(time.Hour), on, apiWithNodes(), syncAwaited(time.Minute)), writeNodes},
+		"running cluster does not wait for SyncSets":                                {observedCluster(hivev1.PowerStateRunning, nil, on, apiWithNodes(), syncAwaited(time.Minute)), runs(driftInterval)},
+		"deleted cluster is not changed":                                            {observedCluster(wantHibernating, openRecord(), off, func(o *Observed) { o.Deleted = true }), unknown("deleted", hivev1.DeletedReason, 0)},
 		"deletion has precedence over every other observation": {
 			observedCluster(wantHibernating, nil, on, func(o *Observed) {
 				o.Deleted, o.Paused, o.Installed, o.Invalid, o.NoActuator, o.Incompatible, o.ObservationError = true, true, false, "x", "x", "x", throttledError()
@@ -91,7 +91,7 @@ func TestDecide(t *testing.T) {
 		"cluster that is being installed is not changed": {
 			observedCluster(wantHibernating, nil, on, func(o *Observed) { o.Installed, o.Invalid = false, "x" }), unknown("not installed", hivev1.NotInstalledReason, 0),
 		},
-		"missing fields of the spec are reported before the platform": {
+		"missing field of the spec has precedence over a missing actuator": {
 			observedCluster(wantHibernating, nil, on, func(o *Observed) { o.Invalid, o.NoActuator = "x", "x" }), unknown("invalid spec", hivev1.InvalidSpecReason, 0),
 		},
 
@@ -112,7 +112,7 @@ func TestDecide(t *testing.T) {
 		"cluster on a platform without an actuator runs if its API server responds": {
 			observedCluster("", nil, "", func(o *Observed) { o.NoActuator, o.API = "x", Reachable }), runs(driftInterval),
 		},
-		"cluster on a platform without an actuator is probed": {observedCluster("", nil, "", func(o *Observed) { o.NoActuator, o.API, o.APIMessage = "x", Unreachable, "x" }), unreachable},
+		"unreachable cluster on a platform without an actuator is reported as unreachable": {observedCluster("", nil, "", func(o *Observed) { o.NoActuator, o.API, o.APIMessage = "x", Unreachable, "x" }), unreachable},
 		"cluster with a version that is too old cannot hibernate despite a cloud error": {
 			observedCluster(wantHibernating, nil, on, func(o *Observed) { o.Incompatible, o.ObservationError = "x", throttledError() }), unsupported,
 		},
@@ -124,14 +124,14 @@ func TestDecide(t *testing.T) {
 			observedCluster("", nil, on, func(o *Observed) { o.Incompatible, o.API = "x", Reachable }), runs(driftInterval),
 		},
 		"hibernating cluster with a version that is too old keeps hibernating": {observedCluster(wantHibernating, openRecord(), off, func(o *Observed) { o.Incompatible = "x" }), hibernates},
-		"resume is cancelled although the version is too old":                  {observedCluster(wantHibernating, resumingRecord(time.Minute), on, func(o *Observed) { o.Incompatible, o.API = "x", Unreachable }), writeNodes},
+		"resume can be cancelled although the version is too old":              {observedCluster(wantHibernating, resumingRecord(time.Minute), on, func(o *Observed) { o.Incompatible, o.API = "x", Unreachable }), writeNodes},
 		"recorded hibernation continues although the version is too old":       {observedCluster(wantHibernating, openRecord(), on, func(o *Observed) { o.Incompatible = "x" }), stop("i-0", "i-1")},
 
-		"observation error has precedence over a hibernation":                  {observedCluster(wantHibernating, openRecord(), on, func(o *Observed) { o.ObservationError = throttledError() }), unknown("machines not observed", hivev1.CloudThrottledReason, maxCloudInterval)},
-		"cluster without machines does not hibernate":                          {observedCluster(wantHibernating, openRecord(), ""), unknown("no machines", hivev1.NoMachinesFoundReason, retryInterval)},
-		"cluster without machines does not run":                                {observedCluster("", nil, ""), unknown("no machines", hivev1.NoMachinesFoundReason, retryInterval)},
-		"stopped machines count as a hibernation with a hibernation record":    {observedCluster(wantHibernating, openRecord(), off), hibernates},
-		"stopped machines count as a hibernation without a hibernation record": {observedCluster(wantHibernating, nil, off), hibernates},
+		"observation error has precedence over a hibernation":                           {observedCluster(wantHibernating, openRecord(), on, func(o *Observed) { o.ObservationError = throttledError() }), unknown("machines not observed", hivev1.CloudThrottledReason, maxCloudInterval)},
+		"cluster without machines is not reported as hibernating":                       {observedCluster(wantHibernating, openRecord(), ""), unknown("no machines", hivev1.NoMachinesFoundReason, retryInterval)},
+		"cluster without machines is not reported as running":                           {observedCluster("", nil, ""), unknown("no machines", hivev1.NoMachinesFoundReason, retryInterval)},
+		"cluster with stopped machines and a hibernation record counts as hibernating":  {observedCluster(wantHibernating, openRecord(), off), hibernates},
+		"cluster with stopped machines and no hibernation record counts as hibernating": {observedCluster(wantHibernating, nil, off), hibernates},
 
 		"nodes are recorded before any machine is stopped":              {observedCluster(wantHibernating, nil, on, apiWithNodes(readyNode("n0"))), writeNodes},
 		"empty node record is saved if the API server does not respond": {observedCluster(wantHibernating, nil, on, func(o *Observed) { o.API = Unreachable }), writeNodes},
@@ -139,7 +139,7 @@ func TestDecide(t *testing.T) {
 		"nodes are recorded again when a resume is cancelled":           {observedCluster(wantHibernating, resumingRecord(time.Minute), goingOn), writeNodes},
 		"running machines are stopped once the nodes are recorded":      {observedCluster(wantHibernating, openRecord(), on), stop("i-0", "i-1")},
 		"second machine that is stopping is not stopped again":          {observedCluster(wantHibernating, openRecord(), on, secondMachine(goingOff)), stop("i-0")},
-		"starting machine is stopped once it runs":                      {observedCluster(wantHibernating, openRecord(), off, secondMachine(goingOn)), waitStop},
+		"starting machine is awaited before it is stopped":              {observedCluster(wantHibernating, openRecord(), off, secondMachine(goingOn)), waitStop},
 		"machine that is off and billed is stopped before the cluster counts as hibernating": {
 			observedCluster(wantHibernating, openRecord(), off, func(o *Observed) { o.Machines[1].HoldsCapacity = true }), stop("i-1"),
 		},
@@ -155,11 +155,11 @@ func TestDecide(t *testing.T) {
 		"starting machine is awaited": {
 			observedCluster("", resumingRecord(time.Second), goingOn), waitStart,
 		},
-		"second machine that is starting is not started again": {
+		"stopped machine is started, and the running one is not": {
 			observedCluster("", resumingRecord(time.Second), on, secondMachine(off)),
 			expectedPlan{"machines are starting", StartMachines{[]string{"i-1"}}, starting, hivev1.StartingMachinesReason, minProbeInterval},
 		},
-		"the API server is probed while the second machine starts": {observedCluster("", resumingRecord(time.Second), on, secondMachine(goingOn), apiWithNodes(readyNode("n0"), staleNode("n1"))), followStart},
+		"API server is probed while the second machine starts": {observedCluster("", resumingRecord(time.Second), on, secondMachine(goingOn), apiWithNodes(readyNode("n0"), staleNode("n1"))), followStart},
 
 		"machine stopped by a user is started while the cluster keeps running": {
 			observedCluster("", nil, on, secondMachine(off), apiWithNodes()), inPart(StartMachines{[]string{"i-1"}}, retryInterval),
@@ -173,7 +173,7 @@ func TestDecide(t *testing.T) {
 			observedCluster("", resumingRecord(time.Minute), on, secondMachine(off), noCapacity, apiWithNodes(staleNode("n0"), staleNode("n1")), withRequests("csr-0")),
 			expectedPlan{"machines are starting", ApproveRequests{[]string{"csr-0"}}, starting, hivev1.FailedToStartMachinesReason, minProbeInterval},
 		},
-		"machine without capacity is awaited together with its node": {
+		"machine without capacity is awaited for up to ten minutes if its node is missing": {
 			observedCluster("", resumingRecord(partialResumeAfter-time.Second), on, secondMachine(off), noCapacity, apiWithNodes(readyNode("n0"), staleNode("n1"))),
 			expectedPlan{"machines are starting", StartMachines{[]string{"i-1"}}, starting, hivev1.FailedToStartMachinesReason, maxCloudInterval},
 		},
@@ -186,14 +186,14 @@ func TestDecide(t *testing.T) {
 				func(o *Observed) { o.AwaitsAllMachines = true }),
 			expectedPlan{"machines are starting", StartMachines{[]string{"i-1"}}, starting, hivev1.FailedToStartMachinesReason, maxCloudInterval},
 		},
-		"machine without capacity and without a missing node is not awaited": {
+		"machine without capacity is not awaited if no node is missing": {
 			observedCluster("", resumingRecord(time.Minute), on, secondMachine(off), noCapacity, apiWithNodes(readyNode("n0"), readyNode("n1"))),
 			inPart(StartMachines{[]string{"i-1"}}, maxCloudInterval),
 		},
 		"node that does not come back is no longer awaited after ten minutes": {
 			observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, apiWithNodes(readyNode("n0"), staleNode("n1"))), inPart(NoAction{}, maxCloudInterval),
 		},
-		"cluster without any reporting node is awaited": {
+		"nodes are awaited even after ten minutes if none of them has reported": {
 			observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, apiWithNodes(staleNode("n0"), staleNode("n1"))),
 			expectedPlan{"resuming, nodes not back", NoAction{}, starting, hivev1.WaitingForNodesReason, maxCloudInterval},
 		},
@@ -219,11 +219,11 @@ func TestDecide(t *testing.T) {
 		"hibernation that cancels a resume does not wait for an unreachable API server": {observedCluster(wantHibernating, resumingRecord(time.Minute), on, func(o *Observed) { o.API, o.RequestedAt = Unreachable, o.Now }), writeNodes},
 		"starting machine does not count as a resume while another machine runs":        {observedCluster("", nil, on, secondMachine(goingOn), apiWithNodes()), runs(driftInterval)},
 		"starting machine of a resuming cluster is awaited":                             {observedCluster("", resumingRecord(time.Second), on, secondMachine(goingOn)), followStart},
-		"machines of a group are not stopped": {
+		"cluster with a machine of a group cannot hibernate": {
 			observedCluster(wantHibernating, nil, on, machineOfGroup(1), apiWithNodes(readyNode("n0"))),
 			expectedPlan{"cannot hibernate", NoAction{}, hivev1.UnsupportedHibernationReason, hivev1.RunningHibernationReason, driftInterval},
 		},
-		"hibernation is given up after a group has replaced a machine": {
+		"hibernation ends with Unsupported after a group has replaced a machine": {
 			observedCluster(wantHibernating, openRecord(), off, secondMachine(on), machineOfGroup(1)),
 			expectedPlan{"cannot hibernate", NoAction{}, hivev1.UnsupportedHibernationReason, hivev1.UnsupportedHibernationReason, driftInterval},
 		},
@@ -252,7 +252,7 @@ func TestDecide(t *testing.T) {
 		},
 		"resuming cluster runs once its nodes are back":                      {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1"))), runs(minAftercareInterval)},
 		"cluster that resumed almost ten minutes ago is probed every minute": {observedCluster("", resumedRecord(aftercareWindow-time.Second), on, apiWithNodes()), runs(maxAftercareInterval)},
-		"cluster that resumed long ago is compared at the drift interval":    {observedCluster("", resumedRecord(aftercareWindow), on, apiWithNodes()), runs(driftInterval)},
+		"cluster that resumed long ago is polled at the drift interval":      {observedCluster("", resumedRecord(aftercareWindow), on, apiWithNodes()), runs(driftInterval)},
 		"certificates are approved while the nodes are awaited": {
 			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(staleNode("n0")), withRequests("csr-0")),
 			expectedPlan{"resuming, nodes not back", ApproveRequests{[]string{"csr-0"}}, starting, hivev1.WaitingForNodesReason, minProbeInterval},
@@ -379,19 +379,19 @@ func TestNodesAreAwaited(t *testing.T) {
 		nodes    []ObservedNode
 		want     []string
 	}{
-		"node seen before the resume is not back":                               {[]ObservedNode{readyNode("n0")}, []ObservedNode{seen(readyNode("n0"), since.Add(-1))}, []string{"n0"}},
-		"node seen at the start of the resume is not back":                      {[]ObservedNode{readyNode("n0")}, []ObservedNode{seen(readyNode("n0"), since)}, []string{"n0"}},
-		"node seen after the start of the resume is back":                       {[]ObservedNode{readyNode("n0")}, []ObservedNode{seen(readyNode("n0"), since.Add(1))}, nil},
-		"node seen after the start of the resume that is not ready is not back": {[]ObservedNode{readyNode("n0")}, []ObservedNode{notReadyNode("n0")}, []string{"n0"}},
-		"node recorded as not ready is not awaited":                             {[]ObservedNode{readyNode("n0"), notReadyNode("n1")}, []ObservedNode{readyNode("n0"), staleNode("n1")}, nil},
-		"deleted node is not awaited":                                           {[]ObservedNode{readyNode("n0"), readyNode("gone")}, []ObservedNode{readyNode("n0")}, nil},
-		"new node is not awaited":                                               {[]ObservedNode{readyNode("n0")}, []ObservedNode{readyNode("n0"), staleNode("new")}, nil},
-		"present nodes are awaited if all recorded nodes were deleted":          {[]ObservedNode{readyNode("gone")}, []ObservedNode{staleNode("n0"), readyNode("n1")}, []string{"n0"}},
-		"all nodes are awaited if no recorded node was ready":                   {[]ObservedNode{notReadyNode("n0")}, []ObservedNode{staleNode("n0"), staleNode("n1")}, []string{"n0", "n1"}},
-		"all nodes are awaited if no node was recorded":                         {nil, []ObservedNode{staleNode("n0"), readyNode("n1")}, []string{"n0"}},
-		"no node is awaited if all unrecorded nodes are back":                   {nil, []ObservedNode{readyNode("n0"), readyNode("n1")}, nil},
-		"cluster without nodes is not back":                                     {[]ObservedNode{readyNode("n0")}, nil, []string{"any node"}},
-		"cluster that never had nodes is not back":                              {nil, nil, []string{"any node"}},
+		"node seen before the resume is not back":                           {[]ObservedNode{readyNode("n0")}, []ObservedNode{seen(readyNode("n0"), since.Add(-1))}, []string{"n0"}},
+		"node seen at the start of the resume is not back":                  {[]ObservedNode{readyNode("n0")}, []ObservedNode{seen(readyNode("n0"), since)}, []string{"n0"}},
+		"node seen after the start of the resume is back":                   {[]ObservedNode{readyNode("n0")}, []ObservedNode{seen(readyNode("n0"), since.Add(1))}, nil},
+		"node that has reported in the resume but is not ready is not back": {[]ObservedNode{readyNode("n0")}, []ObservedNode{notReadyNode("n0")}, []string{"n0"}},
+		"node recorded as not ready is not awaited":                         {[]ObservedNode{readyNode("n0"), notReadyNode("n1")}, []ObservedNode{readyNode("n0"), staleNode("n1")}, nil},
+		"deleted node is not awaited":                                       {[]ObservedNode{readyNode("n0"), readyNode("gone")}, []ObservedNode{readyNode("n0")}, nil},
+		"new node is not awaited":                                           {[]ObservedNode{readyNode("n0")}, []ObservedNode{readyNode("n0"), staleNode("new")}, nil},
+		"present nodes are awaited if all recorded nodes were deleted":      {[]ObservedNode{readyNode("gone")}, []ObservedNode{staleNode("n0"), readyNode("n1")}, []string{"n0"}},
+		"all nodes are awaited if no recorded node was ready":               {[]ObservedNode{notReadyNode("n0")}, []ObservedNode{staleNode("n0"), staleNode("n1")}, []string{"n0", "n1"}},
+		"all nodes are awaited if no node was recorded":                     {nil, []ObservedNode{staleNode("n0"), readyNode("n1")}, []string{"n0"}},
+		"no node is awaited if all unrecorded nodes are back":               {nil, []ObservedNode{readyNode("n0"), readyNode("n1")}, nil},
+		"cluster without nodes is not back":                                 {[]ObservedNode{readyNode("n0")}, nil, []string{"any node"}},
+		"cluster that never had nodes is not back":                          {nil, nil, []string{"any node"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := resumingRecord(time.Minute)
@@ -437,8 +437,8 @@ func TestHibernationRecords(t *testing.T) {
 		"hibernation records the requester and the nodes":       {observedCluster(wantHibernating, nil, on, apiWithNodes(readyNode("n0"), notReadyNode("n1"))), fresh(readyNode("n0"), notReadyNode("n1"))},
 		"hibernation removes deleted nodes from the record":     {observedCluster(wantHibernating, resumedRecord(time.Hour), on, apiWithNodes(readyNode("n0"))), fresh(readyNode("n0"))},
 		"hibernation is complete once every machine is stopped": {observedCluster(wantHibernating, openRecord(), off), asleep(openRecord())},
-		"complete hibernation is recorded once":                 {observedCluster(wantHibernating, openRecord(), off, asleepAt(secondsAgo(time.Hour))), sleptLongAgo},
-		"machine that was switched on interrupts a complete hibernation": {
+		"recorded end of a hibernation does not change":         {observedCluster(wantHibernating, openRecord(), off, asleepAt(secondsAgo(time.Hour))), sleptLongAgo},
+		"machine that was switched on removes the recorded end of the hibernation": {
 			observedCluster(wantHibernating, openRecord(), off, secondMachine(on), asleepAt(secondsAgo(time.Hour))), openRecord(),
 		},
 		"restart of machines that were switched off is recorded as a repair": {observedCluster("", resumedRecord(time.Hour), off), repair},
@@ -517,7 +517,7 @@ func TestMessagesNameDelayedMachinesAndNodes(t *testing.T) {
 		"machines that exceed the time limit of a start are listed": {
 			observedCluster("", slowResume(lateAfter+1), on, secondMachine(goingOn)), decision.False(hivev1.WaitingForMachinesReason, "Waiting for worker (i-1) to start"),
 		},
-		"nodes are listed in order": {
+		"awaited nodes are listed in alphabetical order": {
 			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(staleNode("n1"), staleNode("n0"))),
 			decision.False(hivev1.WaitingForNodesReason, "Waiting for nodes to report after the start of the machines: n0, n1"),
 		},
@@ -557,7 +557,7 @@ func TestRequestsToACluster(t *testing.T) {
 		"nodes and certificate requests of a resuming cluster are read":  {observedCluster("", resumingRecord(time.Minute), on), []string{"cloud", "cluster", "nodes", "requests"}},
 		"nodes and certificate requests are read shortly after a resume": {observedCluster("", resumedRecord(time.Minute), on), []string{"cloud", "cluster", "nodes", "requests"}},
 		"cluster that resumed long ago is only probed":                   {observedCluster("", resumedRecord(time.Hour), on), []string{"cloud", "cluster"}},
-		"no cloud is polled without an actuator":                         {observedCluster("", nil, "", func(o *Observed) { o.NoActuator = "x" }), []string{"cluster"}},
+		"cloud is not polled without an actuator":                        {observedCluster("", nil, "", func(o *Observed) { o.NoActuator = "x" }), []string{"cluster"}},
 		"cluster that cannot hibernate is probed":                        {observedCluster(wantHibernating, nil, on, func(o *Observed) { o.Incompatible = "x" }), []string{"cloud", "cluster"}},
 		"stopped cluster that cannot hibernate is not dialed":            {observedCluster(wantHibernating, nil, off, func(o *Observed) { o.Incompatible = "x" }), []string{"cloud"}},
 		"resuming cluster with unknown machines is only probed":          {observedCluster("", resumingRecord(time.Minute), "", func(o *Observed) { o.ObservationError = throttledError() }), []string{"cloud", "cluster"}},
@@ -600,7 +600,7 @@ func TestDegradedAndStalledAreReported(t *testing.T) {
 			in:       observedCluster("", nil, on, secondMachine(off), apiWithNodes()),
 			degraded: decision.True(hivev1.MachinesMissingReason, "Parts of the cluster are missing; machines that do not run: worker (i-1)"),
 		},
-		"cluster with a missing machine and its node is degraded": {
+		"cluster with a stopped machine and its missing node is degraded": {
 			in: observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, secondMachine(off), refused(actuator.NoCapacity, "i-1"), apiWithNodes(readyNode("n0"), staleNode("n1"))),
 			degraded: decision.True(hivev1.MachinesMissingReason,
 				"Parts of the cluster are missing; machines that do not run: worker (i-1); The cloud refuses; nodes that have not reported since the resume: n1"),
@@ -621,7 +621,7 @@ func TestDegradedAndStalledAreReported(t *testing.T) {
 			in:      observedCluster("", resumingRecord(stalledAfter+time.Second), on, func(o *Observed) { o.API, o.APIMessage = Unreachable, "no answer in time" }),
 			stalled: decision.True(hivev1.WaitingForAPIReason, "The machines run; waiting for the API server to answer: no answer in time"),
 		},
-		"resume that requires all machines is stalled by a refused one": {
+		"resume that requires all machines is stalled by a machine that the cloud refuses to start": {
 			in:      observedCluster("", resumingRecord(stalledAfter+time.Second), on, secondMachine(off), refused(actuator.NoCapacity, "i-1"), all, apiWithNodes(readyNode("n0"), staleNode("n1"))),
 			stalled: decision.True(hivev1.FailedToStartMachinesReason, "The cloud refuses"),
 		},

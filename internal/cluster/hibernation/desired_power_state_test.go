@@ -41,7 +41,7 @@ func TestDesiredPowerState(t *testing.T) {
 		"resume restarts the run time":                                             {running, timer(8*time.Hour, 90*time.Hour), resumed(time.Hour), running},
 		"cluster hibernates again when the run time after a resume ends":           {running, timer(8*time.Hour, 90*time.Hour), resumed(8 * time.Hour), hibernating},
 		"claim after a resume restarts the run time":                               {running, timer(8*time.Hour, time.Hour), resumed(20 * time.Hour), running},
-		"run time that ends during a resume does not interrupt it":                 {running, timer(time.Minute, 90*time.Hour), &hivev1.HibernationRecord{ResumeStartedAt: ago(time.Hour)}, running},
+		"run time that ends during a resume does not interrupt the resume":         {running, timer(time.Minute, 90*time.Hour), &hivev1.HibernationRecord{ResumeStartedAt: ago(time.Hour)}, running},
 		"cluster hibernated by the timer keeps hibernating":                        {running, timer(8*time.Hour, 9*time.Hour), asleep(new(running)), hibernating},
 		"increase of spec.hibernateAfter does not resume the cluster":              {running, timer(80*time.Hour, 9*time.Hour), asleep(new(running)), hibernating},
 		"removal of spec.hibernateAfter resumes the cluster":                       {running, timer(0, 9*time.Hour), asleep(new(running)), running},

@@ -92,23 +92,23 @@ func TestWorkersAreDrainedBeforeTheStop(t *testing.T) {
 			observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, apiWithNodes(firstNode(), workerNode(persons)), withPods(podOf("a"))),
 			drain(DrainWorkers{Evict: []ObservedPod{podOf("a")}}),
 		},
-		"pods that are being deleted are awaited":             {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(leaving)), drain(NoAction{})},
-		"pods that could not be read are awaited":             {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, unread), drain(NoAction{})},
-		"unreachable cluster is awaited":                      {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, silent), drain(NoAction{})},
-		"pods beyond the read limit are awaited":              {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(), more), drain(NoAction{})},
-		"drain ends when no pod is left":                      {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods()), end},
-		"drain ends when only bare pods are left":             {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(bare)), end},
-		"drain ends when its budget has elapsed":              {observedCluster(wantHibernating, drainBegan(tenMinutes), on, withBudget, withPods(podOf("a"))), end},
-		"drain ends when a user removes the budget":           {observedCluster(wantHibernating, drainBegan(time.Second), on), end},
-		"drain ends when no machine runs":                     {observedCluster(wantHibernating, drainBegan(time.Second), actuator.Stopping, withBudget), end},
-		"drain ends when only refused and bare pods are left": {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(refused, bare)), end},
+		"pods that are being deleted are awaited":                                                  {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(leaving)), drain(NoAction{})},
+		"pods that could not be read are awaited":                                                  {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, unread), drain(NoAction{})},
+		"unreachable cluster is awaited":                                                           {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, silent), drain(NoAction{})},
+		"pods beyond the read limit are awaited":                                                   {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(), more), drain(NoAction{})},
+		"drain ends when no pod is left":                                                           {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods()), end},
+		"drain ends when only pods without a controller are left":                                  {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(bare)), end},
+		"drain ends when its budget has elapsed":                                                   {observedCluster(wantHibernating, drainBegan(tenMinutes), on, withBudget, withPods(podOf("a"))), end},
+		"drain ends when a user removes the budget":                                                {observedCluster(wantHibernating, drainBegan(time.Second), on), end},
+		"drain ends when no machine runs":                                                          {observedCluster(wantHibernating, drainBegan(time.Second), actuator.Stopping, withBudget), end},
+		"drain ends when only pods without a controller and pods with a refused eviction are left": {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(refused, bare)), end},
 		"drain ends when the cluster refuses to evict every pod of a full page": {
 			observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(refused), more), end,
 		},
-		"refused pod does not delay other pods": {
+		"pod with a refused eviction does not delay other pods": {
 			observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(refused, podOf("a"))), drain(DrainWorkers{Evict: []ObservedPod{refused, podOf("a")}}),
 		},
-		"pods that are being deleted are awaited even if others are refused": {
+		"pods that are being deleted are awaited even if evictions of others are refused": {
 			observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(refused, leaving)), drain(DrainWorkers{Evict: []ObservedPod{refused}}),
 		},
 		"drain ends when the cluster refuses to cordon every node": {
@@ -175,7 +175,7 @@ func TestIncompleteDrainIsReported(t *testing.T) {
 			in: observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, apiWithNodes(firstNode(), workerNode(NodeCordon{IsRefused: true})), withPods(refused, podOf("other")), forbidden), want: "Stopping the cluster's 2 machines",
 			left: "nodes or pods cannot be changed: the kubeconfig's user lacks a permission (403); nodes that the cluster refuses to cordon: n1; pods that the cluster refuses to evict: shop/refused; pods that were not evicted yet: shop/other",
 		},
-		"outdated error is not recorded": {
+		"error is not recorded at the end of a drain that left only pods without a controller": {
 			in:   observedCluster(wantHibernating, drainBegan(time.Minute), on, withBudget, cordoned, withPods(bare), func(o *Observed) { o.Pods.Error = "nodes or pods cannot be changed: x" }),
 			want: "Stopping the cluster's 2 machines", left: "pods without a controller, which are not evicted: shop/bare",
 		},
@@ -256,7 +256,7 @@ func TestReadStopOptions(t *testing.T) {
 		"negative drain budget is ignored and reported":          {map[string]string{hivev1.DrainBudgetAnnotation: "-1m"}, StopOptions{Ignored: ignored("-1m")}},
 		"drain budget without a unit is ignored and reported":    {map[string]string{hivev1.DrainBudgetAnnotation: "10"}, StopOptions{Ignored: ignored("10")}},
 		"empty drain budget is ignored and reported":             {map[string]string{hivev1.DrainBudgetAnnotation: ""}, StopOptions{Ignored: ignored("")}},
-		"very long drain budget is ignored and reported shortened": {
+		"very long drain budget is ignored and reported in a shortened form": {
 			map[string]string{hivev1.DrainBudgetAnnotation: strings.Repeat("9", 1000)}, StopOptions{Ignored: ignored(strings.Repeat("9", 40))},
 		},
 	} {

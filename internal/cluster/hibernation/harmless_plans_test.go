@@ -17,7 +17,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// Every small Observed has a complete plan, and every possible one has a harmless plan.
+// Every Observed with few machines and nodes has a complete plan. Every Observed that can occur has a harmless plan.
 func TestEveryObservationHasAHarmlessPlan(t *testing.T) {
 	total, possible, failures := 0, 0, 0
 	used := map[string]int{}
@@ -63,7 +63,7 @@ func sideEffects(o, before Observed, p Plan) []string {
 
 var reasonPattern = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`)
 
-// incompleteParts returns the parts that are missing in a plan for the API server or a reader.
+// incompleteParts returns the parts of a plan that the API server or a reader would miss.
 func incompleteParts(p Plan) []string {
 	var wrong []string
 	if !slices.ContainsFunc(Rules(), func(r decision.Rule[Observed, Plan]) bool { return r.Name == p.Rule }) || p.Do == nil {
@@ -119,7 +119,7 @@ func shortestInterval(rule string) time.Duration {
 	}
 }
 
-// canBeObserved reports whether each observed field was requested by the fields before it.
+// canBeObserved reports whether an observation can occur: each field is read only if the fields read before require it.
 func canBeObserved(o Observed) bool {
 	cloudAsked := o.ObservationError != nil || len(o.Machines) > 0
 	switch {
@@ -292,7 +292,8 @@ func everyKnownMachineRuns(o Observed) bool {
 	return len(o.machineIDs(actuator.Running)) > 0 && len(o.machineIDs(actuator.Stopped, actuator.Stopping)) == 0
 }
 
-// nodesBack reports whether every node recorded as ready has reported in the resume, or every node if none was.
+// nodesBack reports whether every node recorded as ready has reported in the resume. If no node is recorded, every node
+// must have reported.
 func nodesBack(o Observed) bool {
 	if o.isHibernationOpen() || len(o.Nodes) == 0 {
 		return false
@@ -329,7 +330,7 @@ func observations() iter.Seq[Observed] {
 			for _, machines := range machineSets() {
 				o.Options.WorkersFirst = len(machines) > 0 && machines[0].Role != actuator.UnknownRole
 				if o.Options.WorkersFirst && !mayBeOrdered(o) {
-					continue // Earlier rules do not depend on the order.
+					continue // The rules that apply to these observations do not depend on the order.
 				}
 				for _, cluster := range apiObservations() {
 					for _, refusal := range []*OrderRefusal{nil, {ObservationError{actuator.NoCapacity, "No room"}, []string{"i-1"}}, {ObservationError{actuator.Other, "Protected"}, []string{"i-0"}}} {

@@ -48,25 +48,25 @@ func TestHivesReasons(t *testing.T) {
 		// of a ClusterPool: right after the Hibernating status has changed, and after the resumeTimeout.
 		want, first, late string
 	}{
-		"machines are stopped":                            {observedCluster(wantHibernating, openRecord(), actuator.Running), "False/Stopping False/StoppingOrHibernating Stopping", "standby", "standby"},
-		"nodes are recorded":                              {observedCluster(wantHibernating, nil, actuator.Running, apiWithNodes(readyNode("n0"))), "False/Stopping False/StoppingOrHibernating Stopping", "standby", "standby"},
-		"machines stop late":                              {observedCluster(wantHibernating, late, actuator.Stopping), "False/WaitingForMachinesToStop False/StoppingOrHibernating WaitingForMachinesToStop", "standby", "standby"},
-		"a stop fails":                                    {observedCluster(wantHibernating, openRecord(), actuator.Running, refused), "False/FailedToStop False/StoppingOrHibernating FailedToStop", "standby", "standby"},
-		"machines are off":                                {observedCluster(wantHibernating, openRecord(), actuator.Stopped), "True/Hibernating False/StoppingOrHibernating Hibernating", "standby", "standby"},
-		"machines are started":                            {observedCluster("", asleep, actuator.Stopped), "False/ResumingOrRunning False/StartingMachines StartingMachines", "standby", "broken"},
-		"the API server is awaited":                       {observedCluster("", asleep, actuator.Running, unreachable), "False/ResumingOrRunning False/WaitingForAPI WaitingForAPI", "standby", "broken"},
-		"nodes are awaited":                               {observedCluster("", asleep, actuator.Running, apiWithNodes(readyNode("n0"), staleNode("n1"))), "False/ResumingOrRunning False/WaitingForNodes WaitingForNodes", "standby", "broken"},
-		"a cancelled stop keeps Torpor's reason Resuming": {observedCluster("", resumingRecord(time.Minute), actuator.Stopped), "False/Resuming False/StartingMachines StartingMachines", "standby", "standby"},
-		"a repair keeps Torpor's reason Resuming":         {observedCluster("", nil, actuator.Stopped), "False/Resuming False/StartingMachines StartingMachines", "standby", "standby"},
-		"a cluster runs":                                  {observedCluster("", nil, actuator.Running, apiWithNodes(readyNode("n0"))), "False/ResumingOrRunning True/Running Running", "assignable", "assignable"},
-		"a running cluster does not answer":               {observedCluster("", nil, actuator.Running, unreachable), "False/ResumingOrRunning False/APIUnreachable Running", "assignable", "assignable"},
-		"SyncSets are awaited":                            {observedCluster(wantHibernating, nil, actuator.Running, apiWithNodes(), syncAwaited(time.Minute)), "False/SyncSetsNotApplied True/Running SyncSetsNotApplied", "standby", "standby"},
-		"the cluster is paused":                           {observedCluster("", nil, actuator.Running, func(o *Observed) { o.Paused = true }), "Unknown/PowerStatePaused Unknown/PowerStatePaused Unknown", "standby", "standby"},
-		"a hibernation without an actuator":               {observedCluster(wantHibernating, nil, "", func(o *Observed) { o.NoActuator, o.API = "x", Reachable }), "False/Unsupported True/Running Running", "assignable", "assignable"},
-		"a hibernation is refused":                        {observedCluster(wantHibernating, nil, actuator.Running, apiWithNodes(readyNode("n0")), obstructed), "False/HibernationRefused True/Running Running", "assignable", "assignable"},
-		"a running cluster has no actuator":               {observedCluster("", nil, "", func(o *Observed) { o.NoActuator, o.API = "x", Reachable }), "False/ResumingOrRunning True/Running Running", "assignable", "assignable"},
-		"the cloud throttles the listing":                 {observedCluster("", nil, "", func(o *Observed) { o.ObservationError = throttledError() }), "Unknown/CloudThrottled Unknown/CloudThrottled Unknown", "standby", "standby"},
-		"a cluster has resumed":                           {observedCluster("", resumedRecord(time.Hour), actuator.Running, apiWithNodes(readyNode("n0"))), "False/ResumingOrRunning True/Running Running", "assignable", "assignable"},
+		"stop of machines is reported as Stopping":                                                 {observedCluster(wantHibernating, openRecord(), actuator.Running), "False/Stopping False/StoppingOrHibernating Stopping", "standby", "standby"},
+		"recording of nodes is reported as Stopping":                                               {observedCluster(wantHibernating, nil, actuator.Running, apiWithNodes(readyNode("n0"))), "False/Stopping False/StoppingOrHibernating Stopping", "standby", "standby"},
+		"late stop of machines is reported as WaitingForMachinesToStop":                            {observedCluster(wantHibernating, late, actuator.Stopping), "False/WaitingForMachinesToStop False/StoppingOrHibernating WaitingForMachinesToStop", "standby", "standby"},
+		"failed stop is reported as FailedToStop":                                                  {observedCluster(wantHibernating, openRecord(), actuator.Running, refused), "False/FailedToStop False/StoppingOrHibernating FailedToStop", "standby", "standby"},
+		"stopped machines are reported as Hibernating":                                             {observedCluster(wantHibernating, openRecord(), actuator.Stopped), "True/Hibernating False/StoppingOrHibernating Hibernating", "standby", "standby"},
+		"start of machines is reported as ResumingOrRunning and StartingMachines":                  {observedCluster("", asleep, actuator.Stopped), "False/ResumingOrRunning False/StartingMachines StartingMachines", "standby", "broken"},
+		"wait for the API server is reported as ResumingOrRunning and WaitingForAPI":               {observedCluster("", asleep, actuator.Running, unreachable), "False/ResumingOrRunning False/WaitingForAPI WaitingForAPI", "standby", "broken"},
+		"wait for nodes is reported as ResumingOrRunning and WaitingForNodes":                      {observedCluster("", asleep, actuator.Running, apiWithNodes(readyNode("n0"), staleNode("n1"))), "False/ResumingOrRunning False/WaitingForNodes WaitingForNodes", "standby", "broken"},
+		"a cancelled stop keeps Torpor's reason Resuming":                                          {observedCluster("", resumingRecord(time.Minute), actuator.Stopped), "False/Resuming False/StartingMachines StartingMachines", "standby", "standby"},
+		"a repair keeps Torpor's reason Resuming":                                                  {observedCluster("", nil, actuator.Stopped), "False/Resuming False/StartingMachines StartingMachines", "standby", "standby"},
+		"running cluster is reported as ResumingOrRunning and Running":                             {observedCluster("", nil, actuator.Running, apiWithNodes(readyNode("n0"))), "False/ResumingOrRunning True/Running Running", "assignable", "assignable"},
+		"running cluster that does not answer is reported as ResumingOrRunning and APIUnreachable": {observedCluster("", nil, actuator.Running, unreachable), "False/ResumingOrRunning False/APIUnreachable Running", "assignable", "assignable"},
+		"wait for SyncSets is reported as SyncSetsNotApplied":                                      {observedCluster(wantHibernating, nil, actuator.Running, apiWithNodes(), syncAwaited(time.Minute)), "False/SyncSetsNotApplied True/Running SyncSetsNotApplied", "standby", "standby"},
+		"paused cluster is reported as PowerStatePaused":                                           {observedCluster("", nil, actuator.Running, func(o *Observed) { o.Paused = true }), "Unknown/PowerStatePaused Unknown/PowerStatePaused Unknown", "standby", "standby"},
+		"hibernation without an actuator is reported as Unsupported":                               {observedCluster(wantHibernating, nil, "", func(o *Observed) { o.NoActuator, o.API = "x", Reachable }), "False/Unsupported True/Running Running", "assignable", "assignable"},
+		"refused hibernation is reported as HibernationRefused":                                    {observedCluster(wantHibernating, nil, actuator.Running, apiWithNodes(readyNode("n0")), obstructed), "False/HibernationRefused True/Running Running", "assignable", "assignable"},
+		"running cluster without an actuator is reported as ResumingOrRunning and Running":         {observedCluster("", nil, "", func(o *Observed) { o.NoActuator, o.API = "x", Reachable }), "False/ResumingOrRunning True/Running Running", "assignable", "assignable"},
+		"throttled poll of the cloud is reported as CloudThrottled":                                {observedCluster("", nil, "", func(o *Observed) { o.ObservationError = throttledError() }), "Unknown/CloudThrottled Unknown/CloudThrottled Unknown", "standby", "standby"},
+		"resumed cluster is reported as ResumingOrRunning and Running":                             {observedCluster("", resumedRecord(time.Hour), actuator.Running, apiWithNodes(readyNode("n0"))), "False/ResumingOrRunning True/Running Running", "assignable", "assignable"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(row.in)
@@ -86,13 +86,13 @@ func TestHivesReasons(t *testing.T) {
 	}
 }
 
-// TestReportsAreReadWithOldAndHiveReasons reads the reports of every observation with both sets of reasons. An
+// TestReportsAreReadWithOldAndHiveReasons reads the reports of a sample of observations with both sets of reasons. An
 // unchanged report must emit no event, and a hibernating or running cluster must be recognised.
 func TestReportsAreReadWithOldAndHiveReasons(t *testing.T) {
 	total := 0
 	for o := range observations() {
 		if total++; total%17 != 0 {
-			continue // A sample is enough for the other observations.
+			continue // A sample of the observations is enough.
 		}
 		p := Decide(o)
 		for name, report := range map[string]PowerReport{"Torpor": ReportPower(p), "Hive": ReportPowerAsHive(p)} {

@@ -19,7 +19,7 @@ func TestJoinNames(t *testing.T) {
 		names []string
 		want  string
 	}{
-		"empty list has no text":                       {nil, ""},
+		"empty list is the empty text":                 {nil, ""},
 		"single name is unchanged":                     {[]string{"a"}, "a"},
 		"two names are sorted":                         {[]string{"b", "a"}, "a, b"},
 		"maximum number of names is listed completely": {strings.Split("e d c b a", " "), "a, b, c, d, e"},

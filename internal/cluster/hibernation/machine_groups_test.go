@@ -61,14 +61,14 @@ func TestGroupsThatCannotBeHeldAreRefused(t *testing.T) {
 		edit func(*Observed)
 		want string
 	}{
-		"group without the annotation is refused with the two modes": {"", nil, "or set the annotation torpor.dev/machine-groups to suspend or scale-to-zero"},
-		"group that cannot be changed is refused":                    {suspend, func(o *Observed) { o.CanChangeGroups = false }, "which terminates and replaces them"},
-		"group that the cloud's API does not return is refused":      {suspend, func(o *Observed) { o.Groups = nil }, "which the cloud's API does not return"},
-		"group that can be suspended is not refused":                 {suspend, nil, ""},
-		"group that can be scaled to zero is not refused":            {scale, nil, ""},
-		"group of fixed size with the mode suspend is not refused":   {suspend, func(o *Observed) { o.Groups[0].Unscalable = "its process Launch is suspended" }, ""},
-		"group of fixed size with the mode scale-to-zero is refused": {scale, func(o *Observed) { o.Groups[0].Unscalable = "its process Launch is suspended" }, "cannot be scaled to zero, because its process Launch is suspended"},
-		"control plane with the mode scale-to-zero is refused":       {scale, func(o *Observed) { o.Machines[0].Group = "workers-a" }, "the disks of its machines of the control plane would be lost"},
+		"group without the annotation is refused with advice to set suspend or scale-to-zero": {"", nil, "or set the annotation torpor.dev/machine-groups to suspend or scale-to-zero"},
+		"group that cannot be changed is refused":                                             {suspend, func(o *Observed) { o.CanChangeGroups = false }, "which terminates and replaces them"},
+		"group that the cloud's API does not return is refused":                               {suspend, func(o *Observed) { o.Groups = nil }, "which the cloud's API does not return"},
+		"group that can be suspended is not refused":                                          {suspend, nil, ""},
+		"group that can be scaled to zero is not refused":                                     {scale, nil, ""},
+		"group that cannot be scaled is not refused with the mode suspend":                    {suspend, func(o *Observed) { o.Groups[0].Unscalable = "its process Launch is suspended" }, ""},
+		"group that cannot be scaled is refused with the mode scale-to-zero":                  {scale, func(o *Observed) { o.Groups[0].Unscalable = "its process Launch is suspended" }, "cannot be scaled to zero, because its process Launch is suspended"},
+		"control plane with the mode scale-to-zero is refused":                                {scale, func(o *Observed) { o.Machines[0].Group = "workers-a" }, "the disks of its machines of the control plane would be lost"},
 		"recorded group without the annotation is not refused": {"", func(o *Observed) {
 			o.Record = openRecord()
 			o.Record.MachineGroups = []hivev1.MachineGroupRecord{{Name: "workers-a", Mode: suspend}}
@@ -191,8 +191,8 @@ func (o Observed) resumesTooEarly(changes []actuator.GroupChange) bool {
 	})
 }
 
-// groupWorld is a model of a cluster in a cloud with one machine outside of a group, and a group that replaces
-// machines at once.
+// groupWorld is a model of a cluster in a cloud, with one machine outside of groups, and a group that immediately
+// replaces machines that do not run.
 type groupWorld struct {
 	mode      string
 	isOfEKS   bool
@@ -200,7 +200,8 @@ type groupWorld struct {
 	members   []string
 	unhealthy map[string]bool
 	group     actuator.Group
-	// next is the size after an update of EKS, which shows the former size and accepts no other update for some seconds.
+	// next is the size after an update of EKS. For some seconds, EKS returns the former size and accepts no other
+	// update.
 	next       *actuator.GroupSize
 	busy       int
 	launched   int
@@ -401,7 +402,7 @@ func TestGroupsAreRecordedBeforeTheyAreHeld(t *testing.T) {
 	}
 }
 
-// A size that EKS is changing is neither zero nor restored, whatever it is now.
+// While EKS updates a group, its size counts neither as scaled to zero nor as restored, whatever its value is.
 func TestUnsettledGroupsAreAwaited(t *testing.T) {
 	recorded := func(o *Observed) {
 		o.Record = openRecord()
@@ -412,13 +413,13 @@ func TestUnsettledGroupsAreAwaited(t *testing.T) {
 		edit       func(*Observed)
 		rule, text string
 	}{
-		"a size above zero during the stop: waits without an order":     {func(*Observed) {}, "hold machine groups", "scaled to zero: workers-a (EKS is updating it)"},
-		"a size of zero during the stop: waits":                         {func(o *Observed) { o.Groups[0].Min, o.Groups[0].Desired, o.Machines = 0, 0, o.Machines[:1] }, "hold machine groups", "(EKS is updating it)"},
-		"a size of zero and no machine that is on: not hibernating yet": {func(o *Observed) { o.Groups[0].Min, o.Groups[0].Desired, o.Machines = 0, 0, nil }, "hold machine groups", "(EKS is updating it)"},
-		"an update during the hibernation: stays hibernating": {func(o *Observed) {
+		"EKS update from a size above zero during the stop: Torpor waits without an order": {func(*Observed) {}, "hold machine groups", "scaled to zero: workers-a (EKS is updating it)"},
+		"EKS update at a size of zero during the stop: Torpor waits without an order":      {func(o *Observed) { o.Groups[0].Min, o.Groups[0].Desired, o.Machines = 0, 0, o.Machines[:1] }, "hold machine groups", "(EKS is updating it)"},
+		"EKS update at a size of zero and without machines: not hibernating yet":           {func(o *Observed) { o.Groups[0].Min, o.Groups[0].Desired, o.Machines = 0, 0, nil }, "hold machine groups", "(EKS is updating it)"},
+		"EKS update during the hibernation: stays hibernating": {func(o *Observed) {
 			o.Groups[0].Min, o.Groups[0].Desired, o.Machines, o.Record.AsleepAt = 0, 0, nil, new(metav1.NewTime(o.Now))
 		}, "hibernating", ""},
-		"the former size during the resume: not restored until it has settled": {func(o *Observed) {
+		"EKS update at the former size during the resume: group is not restored yet": {func(o *Observed) {
 			o.DesiredPowerState, o.Record.ResumeStartedAt, o.Groups[0].InService = hivev1.PowerStateRunning, new(metav1.NewTime(o.Now.Add(-time.Second))), 2
 			o.API, o.Nodes = Reachable, []ObservedNode{{RecordedNode: hivev1.RecordedNode{Name: "n0", UID: "uid-n0", Ready: true}, LastSeen: o.Now}}
 		}, "resuming, machine groups not back", "(EKS is updating it)"},

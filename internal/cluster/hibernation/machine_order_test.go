@@ -112,7 +112,7 @@ func TestWorkersStopFirstAndStartLast(t *testing.T) {
 			observedCluster("", resumingRecord(controlPlaneStartWindow), on, secondMachine(off), silent, workersFirst),
 			expectedPlan{"machines are starting", StartMachines{worker}, starting, hivev1.WaitingForMachinesReason, maxCloudInterval},
 		},
-		"overdue worker is started before approvals": {
+		"overdue start of a worker has precedence over certificate approvals": {
 			observedCluster("", resumingRecord(controlPlaneStartWindow), on, secondMachine(off), one, withRequests("csr-0"), workersFirst),
 			expectedPlan{"machines are starting", StartMachines{worker}, starting, hivev1.WaitingForMachinesReason, maxCloudInterval},
 		},
@@ -153,11 +153,11 @@ func TestReportsDescribeTheOrderOfMachines(t *testing.T) {
 		in   Observed
 		want string
 	}{
-		"order is announced before the record is saved": {
+		"order is reported before the hibernation is recorded": {
 			observedCluster(wantHibernating, nil, on, apiWithNodes(readyNode("n0")), workersFirst),
 			"Stopping the cluster's 2 machines; workers stop first, and the control plane once they are off, or after ten minutes",
 		},
-		"order is announced while workers are stopping": {
+		"order is reported while workers are stopping": {
 			observedCluster(wantHibernating, openRecord(), on, workersFirst),
 			"Stopping the cluster's 2 machines; workers stop first, and the control plane once they are off, or after ten minutes",
 		},
@@ -171,7 +171,7 @@ func TestReportsDescribeTheOrderOfMachines(t *testing.T) {
 		"control plane that is left on for a refused worker is reported": {
 			observedCluster(wantHibernating, beganBefore(time.Hour), on, refusedWorker, workersFirst), "Slow down; the control plane is left on, because the cloud refuses to stop workers",
 		},
-		"stop without known roles reports no order": {
+		"stop without known roles reports that all machines stop at once": {
 			observedCluster(wantHibernating, openRecord(), on, func(o *Observed) { o.Options.WorkersFirst = true }), "Stopping the cluster's 2 machines" + unordered,
 		},
 		"malformed order is reported while machines stop": {observedCluster(wantHibernating, openRecord(), on, withBadOrder), "Stopping the cluster's 2 machines" + ignored},
@@ -179,7 +179,7 @@ func TestReportsDescribeTheOrderOfMachines(t *testing.T) {
 			observedCluster("", nil, on, apiWithNodes(), withBadOrder), "The cluster runs and its API server answers" + ignored,
 		},
 		"malformed order is reported while the cluster hibernates": {observedCluster(wantHibernating, openRecord(), off, withBadOrder), "The cluster hibernates" + ignored},
-		"order is announced before the start is recorded": {
+		"order is reported before the resume is recorded": {
 			observedCluster("", openRecord(), off, workersFirst),
 			"Starting the cluster's 2 machines; the control plane starts first, and workers once the API server answers, or after five minutes",
 		},
@@ -195,7 +195,7 @@ func TestReportsDescribeTheOrderOfMachines(t *testing.T) {
 			observedCluster("", resumingRecord(controlPlaneStartWindow), on, secondMachine(off), silent, workersFirst),
 			"Waiting for worker (i-1) to start; workers are started as well, although the API server has not answered within five minutes: the server refuses",
 		},
-		"start without known roles reports no order": {
+		"start without known roles reports that all machines start at once": {
 			observedCluster("", resumingRecord(time.Second), off, func(o *Observed) { o.Options.WorkersFirst = true }), "Starting the cluster's 2 machines" + unordered,
 		},
 	} {

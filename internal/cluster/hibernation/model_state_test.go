@@ -66,10 +66,10 @@ type modelRecord struct {
 	nodes                               [2]nodeRecord
 	// spot is true for each id of the second machine that is in the record.
 	spot [2]bool
-	// drain is when a drain ended; drainGoesOn and never are not times.
+	// drain is the age of the end of a drain; drainGoesOn and never are not ages.
 	drain age
 	left  string
-	// readyInPart is when the resume counted as complete without the second machine.
+	// readyInPart is the age of the pass in which the resume counted as complete without the second machine.
 	readyInPart age
 	// broken is true if the operator was broken before the hibernation.
 	broken bool
@@ -205,7 +205,7 @@ func (s modelState) nodeReports(i int) bool {
 	return s.machines[i].state == actuator.Running && s.apiAnswers() && c != expired && c != clientAsked
 }
 
-// observeState returns the controller's observation, made in the order of the controller.
+// observeState makes the controller's observation, in the same order as the controller.
 func (s modelState) observeState(d disturbance) Observed {
 	o := Observed{Now: modelTime(), Installed: true, DesiredPowerState: s.desired, RequestedBy: "somebody", Record: s.record.record(), Options: StopOptions{WorkersFirst: s.isOrdered}}
 	o.IsSurveyed, o.Options.RequiresPossible = true, true
@@ -496,7 +496,7 @@ func (s modelState) tickNode(i int, d time.Duration) modelState {
 	n := &s.nodes[i]
 	n.seen = n.seen.plus(d)
 	if s.machines[i].state == actuator.Stopped && !s.wantsRunning() {
-		n.certificate = expired // A machine that another party switches off is back before its certificate expires.
+		n.certificate = expired // In a cluster that should run, a machine that was switched off is back before its certificate expires.
 	}
 	if s.nodeReports(i) {
 		n.ready, n.seen = true, 0

@@ -55,9 +55,9 @@ func TestMachineControllersThatCannotBePausedAreRefused(t *testing.T) {
 			o.Record = openRecord()
 			o.Record.MachineGroups = []hivev1.MachineGroupRecord{{Name: pausedCluster, Mode: suspend}}
 		}, ""},
-		"objects that cannot be read are refused":                            {suspend, func(o *Observed) { o.GroupsError = "no right" }, "Cannot read the controllers that replace machines, and that must be paused first: no right"},
-		"objects that cannot be read without the annotation are not refused": {"", func(o *Observed) { o.Groups, o.GroupsError = nil, "no right" }, ""},
-		"objects that cannot be read during a hibernation are not refused": {suspend, func(o *Observed) {
+		"unreadable controllers are refused with the mode suspend":      {suspend, func(o *Observed) { o.GroupsError = "no right" }, "Cannot read the controllers that replace machines, and that must be paused first: no right"},
+		"unreadable controllers are not refused without the annotation": {"", func(o *Observed) { o.Groups, o.GroupsError = nil, "no right" }, ""},
+		"unreadable controllers are not refused during a hibernation": {suspend, func(o *Observed) {
 			o.GroupsError, o.Record = "no right", openRecord()
 		}, ""},
 	} {
@@ -94,14 +94,14 @@ func TestPausesAreRecordedBeforeTheyAreSet(t *testing.T) {
 		edit           func(*Observed)
 		want           string
 	}{
-		"paused MachineHealthChecks are recorded with their time": {PausedByUs, PausedByUs, nil, "record paused groups"},
-		"active MachineHealthCheck prevents the stop":             {PausedByUs, NotPaused, nil, "hold machine groups"},
-		"active Cluster prevents the stop":                        {NotPaused, PausedByUs, nil, "record paused groups"},
-		"MachineHealthChecks that were not read prevent the stop": {PausedByUs, PausedByUs, func(o *Observed) { o.Groups, o.HasReadHealthChecks = o.Groups[:1], false }, "hold machine groups"},
-		"cluster that does not respond yet prevents the stop": {PausedByUs, PausedByUs, func(o *Observed) {
+		"paused MachineHealthChecks are recorded with the time of the pause": {PausedByUs, PausedByUs, nil, "record paused groups"},
+		"active MachineHealthCheck prevents the stop":                        {PausedByUs, NotPaused, nil, "hold machine groups"},
+		"active Cluster prevents the stop":                                   {NotPaused, PausedByUs, nil, "record paused groups"},
+		"MachineHealthChecks that were not read prevent the stop":            {PausedByUs, PausedByUs, func(o *Observed) { o.Groups, o.HasReadHealthChecks = o.Groups[:1], false }, "hold machine groups"},
+		"cluster that does not respond prevents the stop until the time limit": {PausedByUs, PausedByUs, func(o *Observed) {
 			o.API, o.Groups, o.HasReadHealthChecks = Unreachable, o.Groups[:1], false
 		}, "hold machine groups"},
-		"cluster that no longer responds does not prevent the stop": {PausedByUs, PausedByUs, func(o *Observed) {
+		"cluster that does not respond within the time limit does not prevent the stop": {PausedByUs, PausedByUs, func(o *Observed) {
 			o.API, o.Groups, o.HasReadHealthChecks, o.Now = Unreachable, o.Groups[:1], false, o.Now.Add(nodeRecordWindow)
 		}, "stop machines"},
 		"MachineHealthCheck with a recorded pause does not prevent the stop": {PausedByUs, NotPaused, func(o *Observed) {
@@ -134,13 +134,13 @@ func TestPausesAreEndedOnceTheNodesAreBack(t *testing.T) {
 		edit           func(*Observed)
 		released, left int
 	}{
-		"pauses by Torpor are released":                   {PausedByUs, PausedByUs, nil, 2, 2},
-		"Cluster that a user has paused is not released":  {PausedByOther, PausedByUs, nil, 1, 1},
-		"objects in their earlier state are not released": {NotPaused, NotPaused, nil, 0, 0},
-		"machine that does not run prevents the release":  {PausedByUs, PausedByUs, func(o *Observed) { o.Machines[0].State = actuator.Starting }, 0, 2},
-		"missing nodes prevent the release":               {PausedByUs, PausedByUs, func(o *Observed) { o.Nodes[0].Ready = false }, 0, 2},
-		"objects that were not read keep their entries":   {PausedByUs, PausedByUs, func(o *Observed) { o.Groups, o.HasReadClusterAPI, o.HasReadHealthChecks = nil, false, false }, 0, 2},
-		"deleted objects lose their entries":              {PausedByUs, PausedByUs, func(o *Observed) { o.Groups = nil }, 0, 0},
+		"pauses by Torpor are released":                                   {PausedByUs, PausedByUs, nil, 2, 2},
+		"Cluster that a user has paused is not released":                  {PausedByOther, PausedByUs, nil, 1, 1},
+		"controllers that are not paused are not released":                {NotPaused, NotPaused, nil, 0, 0},
+		"machine that does not run prevents the release":                  {PausedByUs, PausedByUs, func(o *Observed) { o.Machines[0].State = actuator.Starting }, 0, 2},
+		"missing nodes prevent the release":                               {PausedByUs, PausedByUs, func(o *Observed) { o.Nodes[0].Ready = false }, 0, 2},
+		"controllers that were not read keep their entries in the record": {PausedByUs, PausedByUs, func(o *Observed) { o.Groups, o.HasReadClusterAPI, o.HasReadHealthChecks = nil, false, false }, 0, 2},
+		"deleted controllers lose their entries in the record":            {PausedByUs, PausedByUs, func(o *Observed) { o.Groups = nil }, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := managedCluster("", func(o *Observed) {

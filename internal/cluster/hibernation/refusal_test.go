@@ -23,15 +23,15 @@ func TestRequiredHibernationPossible(t *testing.T) {
 		in   Observed
 		want expectedPlan
 	}{
-		"blocking finding is refused": {
+		"hibernation with a blocking finding is refused": {
 			observedCluster(wantHibernating, nil, actuator.Running, required, apiWithNodes(readyNode("n0"))),
 			expectedPlan{refused, NoAction{}, hivev1.RefusedHibernationReason, hivev1.RunningHibernationReason, userRetryInterval},
 		},
-		"blocking finding of an unreachable cluster's last survey is refused": {
+		"hibernation of an unreachable cluster is refused because of the last survey's blocking finding": {
 			observedCluster(wantHibernating, nil, actuator.Running, required, func(o *Observed) { o.API, o.APIMessage = Unreachable, "x" }),
 			expectedPlan{refused, NoAction{}, hivev1.RefusedHibernationReason, hivev1.APIUnreachableReason, userRetryInterval},
 		},
-		"blocking finding is refused while machines start": {
+		"hibernation with a blocking finding is refused while machines start": {
 			observedCluster(wantHibernating, nil, actuator.Starting, required),
 			expectedPlan{refused, NoAction{}, hivev1.RefusedHibernationReason, hivev1.RefusedHibernationReason, userRetryInterval},
 		},
@@ -55,15 +55,15 @@ func TestRequiredHibernationPossible(t *testing.T) {
 			observedCluster(wantHibernating, openRecord(), actuator.Running, required),
 			expectedPlan{"stop machines", StopMachines{IDs: []string{"i-0", "i-1"}}, hivev1.StoppingHibernationReason, hivev1.StoppingMachinesReason, machineWaitInterval},
 		},
-		"hibernation that cancels a resume continues": {
+		"hibernation that cancels a resume is not refused": {
 			observedCluster(wantHibernating, resumingRecord(time.Minute), actuator.Running, required, apiWithNodes(staleNode("n0"))),
 			expectedPlan{"record nodes", NoAction{}, hivev1.StoppingHibernationReason, hivev1.StoppingMachinesReason, immediately},
 		},
-		"blocking finding before a second hibernation is refused": {
+		"second hibernation with a blocking finding is refused": {
 			observedCluster(wantHibernating, resumedRecord(time.Hour), actuator.Running, required, apiWithNodes(readyNode("n0"))),
 			expectedPlan{refused, NoAction{}, hivev1.RefusedHibernationReason, hivev1.RunningHibernationReason, userRetryInterval},
 		},
-		"cluster with stopped machines hibernates": {
+		"cluster whose machines are all stopped counts as hibernating": {
 			observedCluster(wantHibernating, nil, actuator.Stopped, required),
 			expectedPlan{"hibernating", NoAction{}, hivev1.HibernatingHibernationReason, hivev1.HibernatingHibernationReason, closeLookWindow},
 		},

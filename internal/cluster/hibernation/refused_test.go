@@ -105,13 +105,13 @@ func TestARefusedStopIsExplainedOnceItLasts(t *testing.T) {
 		want        string
 		wantStalled bool
 	}{
-		"wrong state is not explained at first":                      {actuator.WrongState, time.Minute, actuator.Stopped, "", false},
-		"wrong state is not explained until the stop has stalled":    {actuator.WrongState, stalledAfter, actuator.Stopped, "", false},
-		"stalled wrong state is explained":                           {actuator.WrongState, 3 * time.Hour, actuator.Stopped, inPart, true},
-		"stalled wrong state with all machines running is explained": {actuator.WrongState, 3 * time.Hour, actuator.Running, whole, true},
-		"lasting refusal is explained at once":                       {actuator.Other, time.Minute, actuator.Stopped, inPart, true},
-		"missing machine is explained":                               {actuator.NotFound, time.Minute, actuator.Stopped, inPart, true},
-		"throttling is not explained as a problem of the machine":    {actuator.Throttled, 3 * time.Hour, actuator.Stopped, "", true},
+		"refusal because of the machine's state is not explained in the first minute":                       {actuator.WrongState, time.Minute, actuator.Stopped, "", false},
+		"refusal because of the machine's state is not explained before the stop has stalled":               {actuator.WrongState, stalledAfter, actuator.Stopped, "", false},
+		"refusal because of the machine's state is explained once the stop has stalled":                     {actuator.WrongState, 3 * time.Hour, actuator.Stopped, inPart, true},
+		"refusal because of the machine's state is explained if all machines run once the stop has stalled": {actuator.WrongState, 3 * time.Hour, actuator.Running, whole, true},
+		"permanent refusal is explained at once":                                                            {actuator.Other, time.Minute, actuator.Stopped, inPart, true},
+		"missing machine is explained at once":                                                              {actuator.NotFound, time.Minute, actuator.Stopped, inPart, true},
+		"throttling is not explained as a problem of the machine":                                           {actuator.Throttled, 3 * time.Hour, actuator.Stopped, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := observedCluster(wantHibernating, openRecord(), row.other, secondMachine(actuator.Running))
@@ -134,12 +134,12 @@ func TestDisplayedPowerState(t *testing.T) {
 		in   decision.Condition
 		want string
 	}{
-		"complete hibernation is shown as Hibernating":           {decision.True(hivev1.HibernatingHibernationReason, "x"), "Hibernating"},
-		"transition is shown as Resuming":                        {decision.True(hivev1.ResumingHibernationReason, "x"), "Resuming"},
-		"running cluster is shown as Running":                    {decision.False(hivev1.RunningHibernationReason, "x"), "Running"},
-		"unsupported hibernation is shown as Unsupported":        {decision.False(hivev1.UnsupportedHibernationReason, "x"), "Unsupported"},
-		"missing Secret is shown as Unknown":                     {decision.Unknown(hivev1.CredentialsMissingReason, "x"), "Unknown"},
-		"unknown status with a known reason is shown as Unknown": {decision.Unknown(hivev1.RunningHibernationReason, "x"), "Unknown"},
+		"complete hibernation is shown as Hibernating":                                 {decision.True(hivev1.HibernatingHibernationReason, "x"), "Hibernating"},
+		"resume is shown as Resuming":                                                  {decision.True(hivev1.ResumingHibernationReason, "x"), "Resuming"},
+		"running cluster is shown as Running":                                          {decision.False(hivev1.RunningHibernationReason, "x"), "Running"},
+		"unsupported hibernation is shown as Unsupported":                              {decision.False(hivev1.UnsupportedHibernationReason, "x"), "Unsupported"},
+		"missing Secret is shown as Unknown":                                           {decision.Unknown(hivev1.CredentialsMissingReason, "x"), "Unknown"},
+		"condition with the status Unknown and the reason Running is shown as Unknown": {decision.Unknown(hivev1.RunningHibernationReason, "x"), "Unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := DisplayedPowerState(row.in); got != row.want {

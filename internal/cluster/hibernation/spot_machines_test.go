@@ -55,7 +55,7 @@ func TestSpotMachinesAreTerminatedLastAndReplaced(t *testing.T) {
 			observedCluster(wantHibernating, withSpot(openRecord()), on, secondSpotMachine(on)),
 			expectedPlan{"stop machines", StopMachines{IDs: []string{"i-0"}, TerminatedLater: []string{"i-1"}}, stopping, hivev1.StoppingMachinesReason, machineWaitInterval},
 		},
-		"spot machine that is not in the record keeps its cluster running": {
+		"spot machine that is not in the record is ordered to stop, and not terminated": {
 			observedCluster(wantHibernating, openRecord(), on, secondSpotMachine(on)),
 			expectedPlan{"stop machines", StopMachines{IDs: []string{"i-0", "i-1"}}, stopping, hivev1.StoppingMachinesReason, machineWaitInterval},
 		},
@@ -74,7 +74,7 @@ func TestSpotMachinesAreTerminatedLastAndReplaced(t *testing.T) {
 			observedCluster(wantHibernating, withSpot(openRecord()), off, withoutSecondMachine),
 			expectedPlan{"hibernating", NoAction{}, hivev1.HibernatingHibernationReason, hivev1.HibernatingHibernationReason, closeLookWindow},
 		},
-		"only spot machine of a cluster is not terminated": {
+		"spot machine is not terminated if the cloud lists no other machine": {
 			observedCluster(wantHibernating, withSpot(openRecord()), on, secondSpotMachine(on), func(o *Observed) { o.Machines = o.Machines[1:] }), waitStop,
 		},
 		"spot machine that appears during a hibernation is added to the record if the cluster answers": {
@@ -89,11 +89,11 @@ func TestSpotMachinesAreTerminatedLastAndReplaced(t *testing.T) {
 			observedCluster(wantHibernating, openRecord(), goingOn, secondSpotMachine(on), func(o *Observed) { o.API = Unreachable }),
 			expectedPlan{"start machines again", NoAction{}, stopping, hivev1.StartingMachinesReason, minCloudInterval},
 		},
-		"spot machine that the cluster does not replace keeps all machines on": {
+		"other machines are started again for a spot machine that the cluster does not replace": {
 			observedCluster(wantHibernating, openRecord(), off, secondSpotMachine(on), both, apiWithMachines()),
 			expectedPlan{"start machines again", StartMachines{[]string{"i-0"}}, stopping, hivev1.StartingMachinesReason, minCloudInterval},
 		},
-		"spot machine beyond the limit of the schema is not added": {
+		"spot machine beyond the limit of the schema is not added to the record": {
 			observedCluster(wantHibernating, openRecord(), on, secondSpotMachine(on), both, apiWithMachines(secondOpenShiftMachine()), func(o *Observed) {
 				for i := range maxSpotMachines {
 					o.Record.SpotMachines = append(o.Record.SpotMachines, fmt.Sprintf("i-%05d", i))
@@ -106,7 +106,7 @@ func TestSpotMachinesAreTerminatedLastAndReplaced(t *testing.T) {
 			observedCluster("", withSpot(openRecord()), off, secondSpotMachine(on)),
 			expectedPlan{"record resume start", NoAction{}, starting, hivev1.StartingMachinesReason, immediately},
 		},
-		"Machine is deleted as soon as the cluster responds": {
+		"Machine of a terminated spot machine is deleted as soon as the cluster responds": {
 			observedCluster("", withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine, both, apiWithMachines(secondOpenShiftMachine())), waitNodes(replace),
 		},
 		"spot machine that still exists in the cloud is not replaced": {
@@ -121,7 +121,7 @@ func TestSpotMachinesAreTerminatedLastAndReplaced(t *testing.T) {
 			observedCluster("", withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine, both, apiWithMachines(ReplaceableMachine{ID: "i-2", Name: "other", UID: "uid"})), runs,
 		},
 		"Machines that could not be read are awaited": {observedCluster("", withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine, both), waitNodes(NoAction{})},
-		"Machine that could not be deleted is not retried at once": {
+		"failed deletion of a Machine is not retried at once": {
 			observedCluster("", withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine, both, apiWithMachines(secondOpenShiftMachine()), func(o *Observed) {
 				o.ReplacementError, o.IsReplacementResting = "the Machines cannot be deleted", true
 			}), waitNodes(NoAction{}),
@@ -165,13 +165,13 @@ func TestSpotMachinesAreRecorded(t *testing.T) {
 		"spot machine that the cluster replaces is recorded":        {in: observedCluster(wantHibernating, nil, on, secondSpotMachine(on), apiWithMachines(secondOpenShiftMachine())), want: []string{"i-1"}},
 		"spot machine without an OpenShift Machine is not recorded": {in: observedCluster(wantHibernating, nil, on, secondSpotMachine(on), apiWithMachines())},
 		"machine that can be stopped is not recorded":               {in: observedCluster(wantHibernating, nil, on, apiWithMachines(secondOpenShiftMachine()))},
-		"machine of an earlier hibernation without readable Machines is not recorded": {
+		"spot machine of an earlier hibernation is not recorded again if Machines cannot be read": {
 			in: observedCluster(wantHibernating, withSpot(resumedRecord(time.Hour)), on, secondSpotMachine(on)),
 		},
-		"running machine of a cancelled resume without readable Machines is not recorded": {
+		"running spot machine of a cancelled resume is not recorded if Machines cannot be read": {
 			in: observedCluster(wantHibernating, withSpot(resumingRecord(time.Minute)), on, secondSpotMachine(on)),
 		},
-		"terminated machine of a resume that is cancelled before its Machine is deleted is recorded": {
+		"terminated spot machine stays recorded if the resume is cancelled before its Machine is deleted": {
 			in: observedCluster(wantHibernating, withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine), want: []string{"i-1"},
 		},
 		"terminated machine without an OpenShift Machine is not recorded": {
@@ -216,15 +216,15 @@ func TestMachineObjectsAreReadOnlyIfNeeded(t *testing.T) {
 		in   Observed
 		want bool
 	}{
-		"hibernation with a spot machine reads Machines":                             {observedCluster(wantHibernating, nil, on, secondSpotMachine(on)), true},
-		"hibernation without a spot machine does not read Machines":                  {observedCluster(wantHibernating, nil, on), false},
-		"running cluster does not read Machines":                                     {observedCluster("", nil, on, secondSpotMachine(on)), false},
-		"spot machine that is not in the record requires reading Machines":           {observedCluster(wantHibernating, openRecord(), on, secondSpotMachine(on)), true},
-		"spot machine that is in the saved record does not require reading Machines": {observedCluster(wantHibernating, withSpot(openRecord()), on, secondSpotMachine(on)), false},
-		"resume after a termination reads Machines":                                  {observedCluster("", withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine), true},
-		"resume of a cluster that kept its machine does not read Machines":           {observedCluster("", withSpot(resumingRecord(time.Minute)), on, secondSpotMachine(on)), false},
-		"hibernation that cancels a resume reads Machines":                           {observedCluster(wantHibernating, withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine), true},
-		"cluster that resumed long ago does not read Machines":                       {observedCluster("", withSpot(resumedRecord(time.Hour)), on, withoutSecondMachine), false},
+		"hibernation with a spot machine reads Machines":                                      {observedCluster(wantHibernating, nil, on, secondSpotMachine(on)), true},
+		"hibernation without a spot machine does not read Machines":                           {observedCluster(wantHibernating, nil, on), false},
+		"running cluster does not read Machines":                                              {observedCluster("", nil, on, secondSpotMachine(on)), false},
+		"spot machine that is not in the record requires reading Machines":                    {observedCluster(wantHibernating, openRecord(), on, secondSpotMachine(on)), true},
+		"spot machine that is in the saved record does not require reading Machines":          {observedCluster(wantHibernating, withSpot(openRecord()), on, secondSpotMachine(on)), false},
+		"resume after a termination reads Machines":                                           {observedCluster("", withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine), true},
+		"resume of a cluster whose recorded spot machine still exists does not read Machines": {observedCluster("", withSpot(resumingRecord(time.Minute)), on, secondSpotMachine(on)), false},
+		"hibernation that cancels a resume reads Machines":                                    {observedCluster(wantHibernating, withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine), true},
+		"cluster that resumed long ago does not read Machines":                                {observedCluster("", withSpot(resumedRecord(time.Hour)), on, withoutSecondMachine), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := NeedsMachines(row.in); got != row.want {

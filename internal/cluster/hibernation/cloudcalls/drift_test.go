@@ -136,10 +136,10 @@ func TestDriftOfALargeAccountIsFoundInTime(t *testing.T) {
 		state actuator.MachineState
 		total int
 	}{
-		"hibernating clusters in a cloud that lists clusters": {actuator.Stopped, 0},
-		"hibernating clusters in a cloud that lists accounts": {actuator.Stopped, clusters * driftingMachines},
-		"running clusters in a cloud that lists clusters":     {actuator.Running, 0},
-		"running clusters in a cloud that lists accounts":     {actuator.Running, clusters * driftingMachines},
+		"hibernating clusters in a cloud that lists each cluster separately": {actuator.Stopped, 0},
+		"hibernating clusters in a cloud that lists only whole accounts":     {actuator.Stopped, clusters * driftingMachines},
+		"running clusters in a cloud that lists each cluster separately":     {actuator.Running, 0},
+		"running clusters in a cloud that lists only whole accounts":         {actuator.Running, clusters * driftingMachines},
 	} {
 		t.Run(name, func(t *testing.T) {
 			runFleet(t, func(t *testing.T, f *fleet) {

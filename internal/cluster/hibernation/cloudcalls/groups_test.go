@@ -13,16 +13,16 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// groupCloud is a batchCloud with one group, which follows orders.
+// groupCloud is a batchCloud with one group, whose processes can be suspended.
 type groupCloud struct {
 	*batchCloud
 	group actuator.Group
 	polls int
-	// sizes is the number of polls that wanted the size.
+	// sizes is the number of polls that requested the size of a group.
 	sizes   int
 	changed int
 	refused error
-	// delay is how long a change takes.
+	// delay is the duration of each change to a group.
 	delay time.Duration
 }
 
@@ -101,7 +101,7 @@ func TestGroupsArePolledOnlyOnRequest(t *testing.T) {
 	})
 }
 
-// A cluster that begins to want sizes must not read a poll without them.
+// A cluster that has begun to request sizes must not use the result of a poll without sizes.
 func TestSizesAreReadOnlyOnRequest(t *testing.T) {
 	runGroup(t, func(t *testing.T, f *fleet, cloud *groupCloud) {
 		f.knowGroup(cloud)
@@ -139,7 +139,7 @@ func TestMemberIsStoppedOnlyIfItsGroupIsSuspended(t *testing.T) {
 	})
 }
 
-// Groups of 40 clusters, one after another, would take as long as the machines of a fleet.
+// Changing the groups of 40 clusters one after another would take as long as stopping the machines of a fleet.
 func TestGroupsOfClustersAreChangedInParallel(t *testing.T) {
 	runGroup(t, func(t *testing.T, _ *fleet, cloud *groupCloud) {
 		const clusters = 40
@@ -174,8 +174,8 @@ func TestGroupsOfAClusterThatShouldRunAreNotHeld(t *testing.T) {
 	})
 }
 
-// A poll from before an order still shows the group as it was. A resume must not conclude that the group was never
-// held.
+// The result of a poll from before the change shows the group in its earlier state. A resume must not conclude from it
+// that the group was never held.
 func TestPollBeforeAGroupChangeIsIgnored(t *testing.T) {
 	runGroup(t, func(t *testing.T, f *fleet, cloud *groupCloud) {
 		cloud.delay = 5 * time.Second

@@ -89,10 +89,10 @@ func TestLargeStoppedClusterDoesNotDelayOthers(t *testing.T) {
 		machines []int
 		turns    int
 	}{
-		"clusters that fit into one call are polled in two turns":                  {[]int{200, 300, 1}, 2},
-		"cluster that takes more than one call is polled alone":                    {[]int{machinesPerCall + 1, 1}, 2},
-		"cluster that exactly fills one call is polled alone":                      {[]int{machinesPerCall, 1}, 2},
-		"two clusters that each take more than one call are polled in three turns": {[]int{2 * machinesPerCall, 2 * machinesPerCall, 3}, 3},
+		"clusters that fit into one call are all polled within two turns":                          {[]int{200, 300, 1}, 2},
+		"cluster of more than one call and a small cluster are both polled within two turns":       {[]int{machinesPerCall + 1, 1}, 2},
+		"cluster that exactly fills one call and a small cluster are both polled within two turns": {[]int{machinesPerCall, 1}, 2},
+		"two clusters of two calls each and a small cluster are all polled within three turns":     {[]int{2 * machinesPerCall, 2 * machinesPerCall, 3}, 3},
 	} {
 		a := accountOfClusters(now, row.machines...)
 		for turn := range row.turns {
@@ -119,9 +119,9 @@ func TestAwaitedClustersArePolledFirst(t *testing.T) {
 		lastPoll time.Duration
 		want     int
 	}{
-		"cluster that was polled moments ago keeps the polls small": {time.Second, maxLook},
-		"cluster that was never polled keeps the polls small":       {-1, maxLook},
-		"settled clusters are polled together":                      {time.Hour, maxDriftLook},
+		"poll with a cluster that was polled a second ago has at most maxLook clusters": {time.Second, maxLook},
+		"poll with a cluster that was never polled has at most maxLook clusters":        {-1, maxLook},
+		"poll of settled clusters has up to maxDriftLook clusters":                      {time.Hour, maxDriftLook},
 	} {
 		a := accountOfClusters(now, slices.Repeat([]int{1}, count)...)
 		for i := range count {

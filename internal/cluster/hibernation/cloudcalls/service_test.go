@@ -33,23 +33,24 @@ type batchCloud struct {
 	// and a dash.
 	machines map[string]powerChange
 	lag      time.Duration
-	// looks, orders and questions count calls. ordered contains the number of machines of each order. asked contains
-	// the checks of rights, with their times and numbers of machines.
+	// looks counts the polls, and questions the checks of rights. ordered contains the number of machines of each
+	// order. asked contains the time and the number of machines of each check of rights.
 	looks, questions int
 	ordered          []int
 	asked            []rightsQuestion
-	// hangs is an account with calls that return only when their context ends. throttles is the number of calls that
+	// hangs is the account whose calls return only when their context ends. throttles is the number of next calls that
 	// are throttled.
 	hangs     string
 	throttles int
-	// refusesOrders is the number of orders that are throttled for all of their machines.
+	// refusesOrders is the number of next orders that are throttled for all their machines.
 	refusesOrders int
-	// refused contains the errors of machines, and denied the clusters for which rights are missing.
+	// refused maps machines to the errors of their orders. denied contains the clusters that the account has no right
+	// to stop.
 	refused map[string]error
 	denied  map[string]bool
-	// groups maps machines to the cloud's groups that they belong to.
+	// groups maps each member to its group.
 	groups map[string]string
-	// broken is a cluster that makes every listing fail.
+	// broken is a cluster. Each poll that includes the cluster fails.
 	broken string
 	// mustRun reports whether a cluster should run when a stop is received. wrongStops counts stops of such clusters.
 	mustRun    func(infraID string) bool
@@ -91,7 +92,7 @@ func (c *batchCloud) call(ctx context.Context, t actuator.Target) error {
 	return nil
 }
 
-// countAgain returns and resets the number of polls. It also throttles the given number of calls.
+// countAgain returns and resets the number of polls. It also throttles the given number of next calls.
 func (c *batchCloud) countAgain(throttles int) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -263,7 +264,7 @@ func (f *fleet) look(name, account string) (Snapshot, bool) {
 	return f.service.Look(f.t.Context(), Cluster{Name: named(name), Actuator: f.cloud, Target: actuator.Target{InfraID: name, Region: account}})
 }
 
-// take returns and removes the enqueued clusters, in order.
+// take returns the enqueued clusters, sorted, and empties the queue.
 func (f *fleet) take() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -318,7 +319,7 @@ func states(name string, first, second actuator.MachineState) string {
 	return fmt.Sprintf("%s-0 %s\n%s-1 %s\n", name, first, name, second)
 }
 
-// stop orders both machines of clusters to stop and watches them, as a pass does.
+// stop orders a stop of both machines of each cluster, and watches the cluster, as a pass does.
 func (f *fleet) stop(names ...string) {
 	for _, name := range names {
 		f.service.Order(named(name), StopVerb, []string{name + "-0", name + "-1"}, 0)
@@ -523,7 +524,8 @@ func TestOrdersRespectTheCloudsRateLimit(t *testing.T) {
 	})
 }
 
-// TestAnAnswerDoesNotWaitForOthers uses one cluster that may not be stopped. The cloud throttles the other stops.
+// TestAnAnswerDoesNotWaitForOthers stops three clusters. The right to stop one of them is missing, and the cloud
+// throttles the first stops of the other two.
 func TestAnAnswerDoesNotWaitForOthers(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		names := f.fill(3)
@@ -594,8 +596,8 @@ func TestStopOfAGroupMemberIsNotSent(t *testing.T) {
 	}
 }
 
-// TestAStopIsNotRepeatedForAMachineThatHasJoinedAGroup uses a cloud that throttles the first order, and a poll before
-// the second one.
+// TestAStopIsNotRepeatedForAMachineThatHasJoinedAGroup uses a cloud that throttles the first three orders. One of the
+// machines then joins a group, and a poll finds the group.
 func TestAStopIsNotRepeatedForAMachineThatHasJoinedAGroup(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		name := f.fill(1)[0]
@@ -656,7 +658,7 @@ func TestRefusalAppliesToItsClusterUntilAnOrderIsAccepted(t *testing.T) {
 	})
 }
 
-// TestRefusedMachineBacksOffAlone uses one machine without capacity, and another one that is started later.
+// TestRefusedMachineBacksOffAlone starts a machine without capacity, and then another machine of the same cluster.
 func TestRefusedMachineBacksOffAlone(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		name := f.fill(1)[0]
@@ -778,7 +780,8 @@ func TestRetryAfterOfTheCloudIsRespected(t *testing.T) {
 	}
 }
 
-// TestFleetsArePolledLessOftenThanOneCluster watches clusters every second, as passes do while machines change.
+// TestFleetsArePolledLessOftenThanOneCluster requests a poll of each cluster every second, as passes do while machines
+// stop or start.
 func TestFleetsArePolledLessOftenThanOneCluster(t *testing.T) {
 	for clusters, most := range map[int]int{1: 21, 200: 11} {
 		runFleet(t, func(t *testing.T, f *fleet) {
@@ -798,7 +801,7 @@ func TestFleetsArePolledLessOftenThanOneCluster(t *testing.T) {
 	}
 }
 
-// TestWatchesEndOnceAPassRequestsNone uses clusters that have just stopped and are watched closely for a while.
+// TestWatchesEndOnceAPassRequestsNone uses a cluster that is polled every 30 seconds until a pass requests no watch.
 func TestWatchesEndOnceAPassRequestsNone(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		name := f.fill(1)[0]
@@ -891,9 +894,9 @@ func TestSettledClustersShareAPoll(t *testing.T) {
 	})
 }
 
-// TestFrequentFlipsStopNoRunningCluster flips each of a hundred clusters a hundred times. The cloud returns the state
-// of five seconds ago, and passes read a spec that is a third of a second old. The cloud compares each stop with the
-// current spec.
+// TestFrequentFlipsStopNoRunningCluster changes the power state of a hundred clusters a hundred times each. The cloud
+// returns the state of five seconds ago, and passes read specs that may be 0.3 seconds old. The cloud compares each
+// stop with the current spec.
 func TestFrequentFlipsStopNoRunningCluster(t *testing.T) {
 	const clusters, flips, cacheLag = 100, 100, 300 * time.Millisecond
 	runFleet(t, func(t *testing.T, f *fleet) {
@@ -906,7 +909,7 @@ func TestFrequentFlipsStopNoRunningCluster(t *testing.T) {
 			cached := map[string]bool{}
 			for i, name := range names {
 				cached[name] = f.shouldRun(name)
-				// Half of the clusters come to rest in one state, and half in the other.
+				// In the end, half of the clusters should run, and the others hibernate.
 				f.setRunning(name, (flip+i)%2 == 0)
 			}
 			for _, wait := range []time.Duration{cacheLag, time.Second - cacheLag} {

@@ -25,10 +25,10 @@ func TestOnlyARefusedClientApprovalEndsItsPause(t *testing.T) {
 		pausedFor        time.Duration
 		isMade, isPaused bool
 	}{
-		"refused serving request does not end the pause":  {csr.Serving, time.Second, false, true},
-		"approved serving request does not end the pause": {csr.Serving, time.Second, true, true},
-		"refused client request ends the pause":           {csr.Client, csr.ApprovalPause, false, false},
-		"approved client request does not end the pause":  {csr.Client, csr.ApprovalPause, true, true},
+		"refused approval of a serving request does not end the pause":  {csr.Serving, time.Second, false, true},
+		"accepted approval of a serving request does not end the pause": {csr.Serving, time.Second, true, true},
+		"refused approval of a client request ends the pause":           {csr.Client, csr.ApprovalPause, false, false},
+		"accepted approval of a client request does not end the pause":  {csr.Client, csr.ApprovalPause, true, true},
 	} {
 		r := &resumeApprovals{sent: map[types.UID]time.Time{}, byNode: map[string]time.Time{}, pending: map[types.UID]csr.Verdict{}}
 		answer := func(uid types.UID, kind csr.CertificateKind, isMade bool, at time.Time) {

@@ -19,7 +19,7 @@ const (
 	// interval, which requests a poll of the cloud, and one with the result of the poll.
 	maxLatePasses = 2
 	// maxEarlyPasses is the number of reconciliations that one cluster may have before quietTime: two, and two more
-	// for each change by a test. Each shortestRetry that elapses until then adds two.
+	// for each change by a test. Each shortestRetry that elapses before quietTime adds two.
 	maxEarlyPasses, shortestRetry = 8, time.Minute
 	// maxAttempts is the number of times that the actuator tries a failing call.
 	maxAttempts = 4
@@ -131,9 +131,9 @@ func incompleteObjects() map[string]badInput {
 			make: version("4.4.8-rc.1"),
 			want: unsupportedConditions("Expected OpenShift 4.4.8 or later, found 4.4.8-rc.1; upgrade"),
 		},
-		"reconciliation is paused": {make: annotated(hivev1.ReconcilePauseAnnotation, "true"), want: unknownConditions(hivev1.PausedReason, "remove it to continue")},
-		"power state is paused":    {make: annotated(hivev1.PowerStatePauseAnnotation, "1"), want: unknownConditions(hivev1.PausedReason, "remove it to continue")},
-		"cluster is being deleted with a foreign finalizer": {
+		"reconciliation is paused by an annotation":       {make: annotated(hivev1.ReconcilePauseAnnotation, "true"), want: unknownConditions(hivev1.PausedReason, "remove it to continue")},
+		"power state changes are paused by an annotation": {make: annotated(hivev1.PowerStatePauseAnnotation, "1"), want: unknownConditions(hivev1.PausedReason, "remove it to continue")},
+		"cluster that is being deleted has a finalizer of another controller": {
 			make: func(r *clusterSetup) {
 				r.cd.Spec.Installed = false
 				r.cd.Finalizers = []string{"example.com/held"}
@@ -164,7 +164,7 @@ func unobservableClouds(throttled, refusing *testenv.CloudServer, closedPort str
 			make: func(r *clusterSetup) { r.keys = map[string][]byte{"unrelated": []byte("x")} },
 			want: unknownConditions(hivev1.CredentialsMissingReason, "the credentials Secret has no aws_access_key_id: add it"),
 		},
-		"access key is malformed": {
+		"secret access key contains a line break": {
 			make: key("aws_secret_access_key", testenv.SecretKey+"\nsecond line"),
 			want: unknownConditions(hivev1.CredentialsInvalidReason, "aws_secret_access_key in the credentials Secret must be printable ASCII", "enter the value again"),
 		},
@@ -172,7 +172,7 @@ func unobservableClouds(throttled, refusing *testenv.CloudServer, closedPort str
 			make: key("aws_access_key_id", wrongKey),
 			want: unknownConditions(hivev1.CredentialsInvalidReason, "AuthFailure", "correct the credentials Secret or the region"),
 		},
-		"region is another one than the cloud's": {
+		"region differs from the cloud's region": {
 			make: func(r *clusterSetup) { r.cd.Spec.Platform.AWS.Region = "elsewhere-1" },
 			want: unknownConditions(hivev1.CredentialsInvalidReason, `valid region: this cloud is "local-1", the request is signed for "elsewhere-1"`, "correct the credentials Secret or the region"),
 		},
@@ -180,7 +180,7 @@ func unobservableClouds(throttled, refusing *testenv.CloudServer, closedPort str
 			make: func(r *clusterSetup) { r.cd.Spec.Platform.AWS.Region = "Mars Base" },
 			want: unknownConditions(hivev1.CloudErrorReason, `the region must be one such as us-east-1, found "Mars Base": set spec.platform.aws.region`),
 		},
-		"endpoint has no listener": {
+		"endpoint has no server": {
 			make: key("endpoint_url", closedPort),
 			want: unknownConditions(hivev1.CloudUnreachableReason, "127.0.0.1 in region local-1: the API does not answer; check the region, the endpoint and the network"),
 		},
@@ -192,7 +192,7 @@ func unobservableClouds(throttled, refusing *testenv.CloudServer, closedPort str
 			make: key("endpoint_url", refusing.URL),
 			want: unknownConditions(hivev1.PermissionDeniedReason, "UnauthorizedOperation", "grant this permission to the user of the credentials Secret"),
 		},
-		"cloud throttles": {
+		"cloud throttles every call": {
 			make: key("endpoint_url", throttled.URL),
 			want: unknownConditions(hivev1.CloudThrottledReason, "RequestLimitExceeded", "retries the request automatically"),
 		},
@@ -233,17 +233,17 @@ func unreachableClusters() map[string]badInput {
 			make: kubeconfig(map[string][]byte{kubeconfigKey: []byte(plugin)}),
 			want: unreachableConditions("refers to files, programs or plugins; expected certificates, keys or tokens embedded in it"),
 		},
-		"kubeconfig has the address of no server": {
+		"address in the kubeconfig has no server": {
 			make: kubeconfig(token),
 			want: unreachableConditions("the connection is refused"),
 		},
-		"URL override has the address of no server": {
+		"address in the URL override has no server": {
 			make: func(r *clusterSetup) {
 				r.cd.Spec.PowerState, r.cd.Spec.ControlPlaneConfig = hivev1.PowerStateRunning, &hivev1.ControlPlaneConfig{APIURLOverride: "127.0.0.1:1"}
 			},
 			want: unreachableConditions("the connection is refused; the connection uses spec.controlPlaneConfig.apiURLOverride"),
 		},
-		"URL override is used with a kubeconfig without a CA certificate": {
+		"kubeconfig for a URL override has no CA certificate": {
 			make: func(r *clusterSetup) {
 				kubeconfig(token)(r)
 				r.cd.Spec.ControlPlaneConfig = &hivev1.ControlPlaneConfig{APIURLOverride: "127.0.0.1:1"}
@@ -301,8 +301,8 @@ func maxPassesSince(began time.Time) int {
 	return maxEarlyPasses + 2*int(time.Since(began)/shortestRetry)
 }
 
-// expectQuiet observes the clusters for a while. No cluster may have more passes than its retry interval allows, or
-// be written to.
+// expectQuiet observes the clusters for a while. No cluster may have more passes than its retry interval allows, and no
+// status may be written.
 func (e *env) expectQuiet(t *testing.T, made map[string]*testCluster, began time.Time) {
 	t.Helper()
 	before, maxEarly := e.counts.all(), maxPassesSince(began)

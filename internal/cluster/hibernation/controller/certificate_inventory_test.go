@@ -50,13 +50,13 @@ func TestBuildInventory(t *testing.T) {
 		"hibernating cluster admits no node":                           {&hivev1.HibernationRecord{Nodes: record.Nodes}, nil, true, csr.NodeInventory{Now: o.Now, Nodes: unseen}},
 		"plain Kubernetes cluster admits the recorded nodes":           {record, nil, false, inventory(csr.TokenIdentity(), first, second)},
 		"OpenShift cluster without Machines admits the recorded nodes": {record, nil, true, inventory(csr.OpenShiftIdentity(), first, second)},
-		"Machines decide if all nodes have one, and recorded nodes keep their identity": {
+		"Machines determine the admitted nodes if all nodes have Machines, and recorded nodes keep their UIDs": {
 			record,
 			[]csr.KnownMachine{machine("n1"), machine("N2.local."), machine("new")},
 			true,
 			inventory(csr.OpenShiftIdentity(), csr.KnownMachine{NodeName: "n1", NodeUID: "u1"}, csr.KnownMachine{NodeName: "N2.local.", NodeUID: "u2"}, machine("new")),
 		},
-		"the record decides for the other nodes if only workers have Machines": {
+		"recorded nodes without Machines are admitted too if only workers have Machines": {
 			record, []csr.KnownMachine{machine("n2.local")}, true, inventory(csr.OpenShiftIdentity(), second, first),
 		},
 	} {
@@ -106,16 +106,16 @@ func TestConfirmedAddresses(t *testing.T) {
 		atCloud []actuator.Machine
 		want    []string
 	}{
-		"all addresses of the node's machine are confirmed":                       {[]string{"10.0.0.2", "fd00::2"}, []actuator.Machine{worker, master}, []string{"Worker", "10.0.0.2", "fd00::2"}},
-		"address of no machine is not confirmed":                                  {[]string{"10.0.0.2", "10.9.9.9"}, []actuator.Machine{worker, master}, []string{"Worker", "10.0.0.2"}},
-		"address of another machine prevents the confirmation of the own address": {[]string{"10.0.0.2", "10.0.0.1"}, []actuator.Machine{worker, master}, nil},
-		"addresses that the cloud does not list are not confirmed":                {[]string{"10.9.9.9"}, []actuator.Machine{worker, master}, nil},
-		"address of another machine alone is not confirmed":                       {[]string{"10.0.0.1"}, []actuator.Machine{worker, master}, nil},
+		"all addresses of the node's machine are confirmed":                                      {[]string{"10.0.0.2", "fd00::2"}, []actuator.Machine{worker, master}, []string{"Worker", "10.0.0.2", "fd00::2"}},
+		"address of no machine is not confirmed":                                                 {[]string{"10.0.0.2", "10.9.9.9"}, []actuator.Machine{worker, master}, []string{"Worker", "10.0.0.2"}},
+		"claim to another machine's address prevents the confirmation of the node's own address": {[]string{"10.0.0.2", "10.0.0.1"}, []actuator.Machine{worker, master}, nil},
+		"addresses that the cloud does not list are not confirmed":                               {[]string{"10.9.9.9"}, []actuator.Machine{worker, master}, nil},
+		"address of another machine alone is not confirmed":                                      {[]string{"10.0.0.1"}, []actuator.Machine{worker, master}, nil},
 		"address of another machine is not confirmed for a machine with the node's name": {
 			[]string{"10.0.0.1"}, []actuator.Machine{namedWorker, master}, nil,
 		},
-		"address of a machine with another node's name is not confirmed": {[]string{"10.0.0.3"}, []actuator.Machine{{ID: "x", Name: "master", Addresses: []string{"10.0.0.3"}}}, nil},
-		"own address is confirmed for machines with the names of nodes":  {[]string{"10.0.0.2"}, []actuator.Machine{namedWorker, namedMaster}, []string{"Worker", "10.0.0.2"}},
+		"address of a machine with another node's name is not confirmed":         {[]string{"10.0.0.3"}, []actuator.Machine{{ID: "x", Name: "master", Addresses: []string{"10.0.0.3"}}}, nil},
+		"own address is confirmed if the machines have the names of their nodes": {[]string{"10.0.0.2"}, []actuator.Machine{namedWorker, namedMaster}, []string{"Worker", "10.0.0.2"}},
 		"own address that another node also claims is confirmed for a named machine": {
 			[]string{"10.0.0.1"}, []actuator.Machine{{ID: "w", Addresses: []string{"10.0.0.1", "worker"}}, namedMaster}, []string{"Worker", "10.0.0.1"},
 		},

@@ -19,8 +19,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// mortalTarget is the API server of a cluster. At changes to MachineHealthChecks it kills the manager, or refuses
-// them.
+// mortalTarget is the API server of a cluster. When the manager changes a MachineHealthCheck, it kills the manager or
+// refuses the change.
 type mortalTarget struct {
 	kubeconfig []byte
 	kill       atomic.Pointer[killSwitch]

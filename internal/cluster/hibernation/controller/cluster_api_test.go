@@ -28,8 +28,8 @@ import (
 const controllerInterval = 50 * time.Millisecond
 
 // managedCluster is a cluster with machines that test doubles replace: one for Cluster API on the hub, and those for
-// the MachineHealthChecks of OpenShift and of Cluster API in the cluster. Unless they are paused, they replace each
-// machine that does not run at once.
+// the MachineHealthChecks of OpenShift and of Cluster API in the cluster. Unless a test double is paused, it
+// immediately replaces each machine that does not run.
 type managedCluster struct {
 	*testCluster
 	cluster      *unstructured.Unstructured
@@ -253,8 +253,8 @@ func keepsPausesOfUsers(t *testing.T, e *env) {
 	s.expectSameMachines(t)
 }
 
-// leavesPausesOfUsers sets two pauses as a user during the hibernation: one replaces Torpor's, and one has another
-// value.
+// leavesPausesOfUsers changes the pauses as a user during the hibernation: the user removes the Cluster's pause and
+// sets it again, and gives the MachineHealthChecks' pauses another value. The resume keeps all these pauses.
 func leavesPausesOfUsers(t *testing.T, e *env) {
 	t.Helper()
 	s := e.newManagedCluster(t, hivev1.MachineGroupsSuspend, nil)
@@ -345,7 +345,7 @@ func (r refusedPatches) RoundTrip(request *http.Request) (*http.Response, error)
 // TestPausesThatAreRefusedStopNothing refuses the pause on the hub, and then the pause in the cluster.
 func TestPausesThatAreRefusedStopNothing(t *testing.T) {
 	t.Parallel()
-	for name, isOfHub := range map[string]bool{"the hub": true, "the cluster": false} {
+	for name, isOfHub := range map[string]bool{"refusal by the hub stops no machine": true, "refusal by the cluster stops no machine": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := newEnv(t)

@@ -40,7 +40,7 @@ func TestAnUpgradeOfTheClusterIsNoticed(t *testing.T) {
 
 	setVersion("4.4.8")
 	testenv.ExpectNoError(t, e.Client.Update(t.Context(), version))
-	s.touchAnnotation(t, 1) // The next poll would run within ten minutes.
+	s.touchAnnotation(t, 1) // Otherwise the next poll would run up to ten minutes later.
 	s.awaitSettled(t, hivev1.PowerStateHibernating)
 	testenv.ExpectEqual(t, "status.clusterVersionStatus.desired.version", "4.4.8", s.get(t).Status.ClusterVersionStatus.Desired.Version)
 }

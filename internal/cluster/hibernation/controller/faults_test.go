@@ -82,7 +82,7 @@ func faults() map[string]fault {
 			},
 			shows: ready(hivev1.StoppingMachinesReason, hivev1.StartingMachinesReason), end: restore,
 		},
-		"one machine is refused until the cloud has capacity": {
+		"start of one machine is refused until the cloud has capacity": {
 			before: oneMachine(testenv.CloudFault{Action: "StartInstances", Code: "InsufficientInstanceCapacity", Message: "No room."}),
 			shows: map[hivev1.PowerState]expectedCondition{
 				hivev1.PowerStateRunning: {hivev1.ClusterDegradedCondition, "True", hivev1.MachinesMissingReason, nil},

@@ -28,13 +28,13 @@ func TestClocksOfNodes(t *testing.T) {
 		// poll and before each later one.
 		looks int
 	}{
-		"node with a correct clock is back at the second poll":                                  {0, 0, false, 2},
-		"node with a clock ahead by more than the hibernation lasts is back at the second poll": {5 * time.Minute, 5 * time.Minute, false, 2},
-		"node with a clock hours ahead is back at the second poll":                              {5 * time.Hour, 5 * time.Hour, false, 2},
-		"unrecorded node with a clock hours ahead is back at the second poll":                   {5 * time.Hour, 5 * time.Hour, true, 2},
-		"node with a clock hours behind is back at the second poll":                             {-5 * time.Hour, -5 * time.Hour, false, 2},
-		"node with a clock ahead that is corrected at the resume is back at the second poll":    {5 * time.Hour, 0, false, 2},
-		"node with a clock behind that is corrected at the resume is back at the second poll":   {-5 * time.Hour, 0, false, 2},
+		"node with a correct clock is back at the second poll":                                             {0, 0, false, 2},
+		"node with a clock five minutes ahead is back at the second poll after a three-minute hibernation": {5 * time.Minute, 5 * time.Minute, false, 2},
+		"node with a clock hours ahead is back at the second poll":                                         {5 * time.Hour, 5 * time.Hour, false, 2},
+		"unrecorded node with a clock hours ahead is back at the second poll":                              {5 * time.Hour, 5 * time.Hour, true, 2},
+		"node with a clock hours behind is back at the second poll":                                        {-5 * time.Hour, -5 * time.Hour, false, 2},
+		"node with a clock ahead that is corrected at the resume is back at the second poll":               {5 * time.Hour, 0, false, 2},
+		"node with a clock behind that is corrected at the resume is back at the second poll":              {-5 * time.Hour, 0, false, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := func(seen time.Time) []hibernation.ObservedNode {

@@ -34,12 +34,13 @@ type groupHistory struct {
 	*groupedCluster
 
 	random *rand.Rand
-	// modes are the values that the annotation gets; empty means none.
+	// modes are the values that users set in the annotation; an empty value removes it.
 	modes []string
 	log   []string
 }
 
-// groupHistoryKinds are the values of the annotation in the kinds of histories. The last kind has a node group of EKS.
+// groupHistoryKinds returns, for each kind of history, the values that users set in the annotation. The last kind has a
+// node group of EKS.
 func groupHistoryKinds() [][]string {
 	const suspend, scale, invalid = hivev1.MachineGroupsSuspend, hivev1.MachineGroupsScaleToZero, "scale-to-one"
 	return [][]string{{suspend, suspend, "", invalid}, {""}, {suspend, scale, ""}, {scale, scale, ""}}
@@ -86,7 +87,7 @@ func (h *groupHistory) step(t *testing.T) {
 		h.annotate(t, hivev1.PowerStatePauseAnnotation, "true")
 	case 9, 10:
 		h.annotate(t, hivev1.PowerStatePauseAnnotation, "")
-	case 11: // This process was active before, and replaces no machine.
+	case 11: // This process was active before the history, and replaces no machine.
 		h.cloud.CallAutoScaling(t, "ResumeProcesses", h.group, "ScalingProcesses.member.1", "AlarmNotification")
 	default: // The cluster is left alone.
 	}
@@ -129,8 +130,8 @@ func (h *groupHistory) counts() (hibernations, scaled int) {
 	return hibernations, scaled
 }
 
-// check expects that machines were terminated only by the hibernations that scaled the group to zero. It returns
-// their number, and that of the hibernations.
+// check expects that machines were terminated only by the hibernations that scaled the group to zero. It returns the
+// number of terminated machines and the number of hibernations.
 func (h *groupHistory) check(t *testing.T) (terminated, hibernations int) {
 	t.Helper()
 	gone := h.terminated(t)
@@ -144,8 +145,8 @@ func (h *groupHistory) check(t *testing.T) (terminated, hibernations int) {
 	return len(gone), hibernations
 }
 
-// newRandomKill returns a switch that kills its manager at a random action, before or after the action. mean is the mean
-// number of actions before that one.
+// newRandomKill returns a switch that kills its manager at a random action, before or after the action. mean is the
+// mean number of actions before the kill.
 func newRandomKill(random *rand.Rand, mean int) *killSwitch {
 	lost := map[string]bool{}
 	for _, act := range []string{"change groups", "stop", "start", statusAct} {
@@ -156,8 +157,8 @@ func newRandomKill(random *rand.Rand, mean int) *killSwitch {
 }
 
 // TestRandomGroupHistories runs random histories of clusters whose groups replace stopped machines at once, and kills
-// their managers at random calls of the cloud. Only a full run has a new seed each time. TORPOR_SEED repeats the changes of
-// a run, but not their moments.
+// their managers at random calls of the cloud. Only a full run has a new seed each time. TORPOR_SEED repeats the
+// changes of a run, but not their timing.
 func TestRandomGroupHistories(t *testing.T) {
 	t.Parallel()
 	count, seed := testenv.CountRepetitions(usualHistories, allHistories), uint64(1)

@@ -10,7 +10,8 @@ import (
 )
 
 // TestReasonsOfHiveAreReported hibernates and resumes a cluster with Hive's reasons. The events still have Torpor's
-// reasons, with one event for each step. This does not change when a manager with the other reasons takes over.
+// reasons, with one event for each step. A manager with Torpor's reasons that takes over, and the next manager with
+// Hive's reasons, emit no further event.
 func TestReasonsOfHiveAreReported(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)

@@ -23,11 +23,11 @@ type dump struct {
 
 func dumps() map[string]dump {
 	return map[string]dump{
-		"status and annotations":     {keptParts{status: true, annotations: true}, true},
-		"annotations without status": {keptParts{annotations: true}, true},
-		"status without annotations": {keptParts{status: true}, true},
-		"only the user's annotation": {keptParts{option: true}, false},
-		"neither":                    {keptParts{}, false},
+		"a dump of status and annotations":      {keptParts{status: true, annotations: true}, true},
+		"a dump of annotations without status":  {keptParts{annotations: true}, true},
+		"a dump of status without annotations":  {keptParts{status: true}, true},
+		"a dump of only the user's annotation":  {keptParts{option: true}, false},
+		"a dump without status and annotations": {keptParts{}, false},
 	}
 }
 
@@ -58,8 +58,8 @@ func (e *env) expectNoChange(t *testing.T, all ...*testCluster) {
 	}
 }
 
-// resumeUnconfirmed expects that conditions describe what a user has to confirm, during the hibernation and after the
-// resume.
+// resumeUnconfirmed resumes the cluster. It expects that a condition lists the names that a user has to confirm: Ready
+// before the resume, and Degraded after it.
 func (s *testCluster) resumeUnconfirmed(t *testing.T, names ...string) {
 	t.Helper()
 	says := append([]string{"is not recorded"}, names...)
@@ -190,8 +190,8 @@ func (s *managedCluster) deleteHealthChecks(t *testing.T) {
 // otherwise a user has to confirm its pause.
 func TestRestoredHubEndsPauses(t *testing.T) {
 	t.Parallel()
-	const whole, withoutStatus = "status and annotations", "annotations without status"
-	const withoutRecord, withoutBoth = "only the user's annotation", "neither"
+	const whole, withoutStatus = "a dump of status and annotations", "a dump of annotations without status"
+	const withoutRecord, withoutBoth = "a dump of only the user's annotation", "a dump without status and annotations"
 	e := newEnv(t)
 	e.installMachineControllers(t)
 	e.cloud.SetLatency(t, machineLatency, machineLatency)
@@ -199,13 +199,13 @@ func TestRestoredHubEndsPauses(t *testing.T) {
 		dump          string
 		keepsManagers bool
 	}{
-		"status, annotations and managers of fields":   {whole, true},
-		"status and annotations":                       {whole, false},
-		"annotations":                                  {withoutStatus, false},
-		"the user's annotation and managers of fields": {withoutRecord, true},
-		"managers of fields":                           {withoutBoth, true},
-		"the user's annotation":                        {withoutRecord, false},
-		"neither":                                      {withoutBoth, false},
+		"restore with status, annotations and field managers: resume ends the pauses":   {whole, true},
+		"restore with status and annotations: resume ends the pauses":                   {whole, false},
+		"restore with annotations only: resume ends the pauses":                         {withoutStatus, false},
+		"restore with the user's annotation and field managers: resume ends the pauses": {withoutRecord, true},
+		"restore with field managers only: resume ends the pauses":                      {withoutBoth, true},
+		"restore with the user's annotation only: user must end the Cluster's pause":    {withoutRecord, false},
+		"restore without these parts: user must end the Cluster's pause":                {withoutBoth, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			stop := e.startManager(t, clouds())

@@ -35,8 +35,8 @@ func refusesSecondOwner(t *testing.T, e *env) {
 	second.awaitSettled(t, hivev1.PowerStateHibernating)
 }
 
-// tellsAccountsApart uses two ClusterDeployments with the same infraID in different accounts, which do not affect
-// each other.
+// tellsAccountsApart uses two ClusterDeployments with the same infraID in different accounts. Neither cluster affects
+// the other.
 func tellsAccountsApart(t *testing.T, e *env) {
 	t.Helper()
 	first := e.newCluster(t, nil)
@@ -51,7 +51,8 @@ func tellsAccountsApart(t *testing.T, e *env) {
 	first.awaitSettled(t, hivev1.PowerStateRunning)
 }
 
-// ignoresOwnersWithoutMachines uses an older ClusterDeployment with the infraID of another owner.
+// ignoresOwnersWithoutMachines uses an older ClusterDeployment with the infraID of another owner's cluster and with
+// wrong credentials.
 func ignoresOwnersWithoutMachines(t *testing.T, e *env) {
 	t.Helper()
 	const victim = "victim-x7k2p"
@@ -66,7 +67,7 @@ func ignoresOwnersWithoutMachines(t *testing.T, e *env) {
 	s.awaitSettled(t, hivev1.PowerStateHibernating)
 }
 
-// asksForRightsFirst removes the right to start one machine.
+// asksForRightsFirst removes the right to start one of the machines. The hibernation then stops none of them.
 func asksForRightsFirst(t *testing.T, e *env) {
 	t.Helper()
 	s := e.newCluster(t, nil)

@@ -11,7 +11,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// TestTemporaryFailuresKeepMachineOwners refreshes an outdated state with a poll that fails.
+// TestTemporaryFailuresKeepMachineOwners stores failed polls of a cluster whose known machines are outdated.
 func TestTemporaryFailuresKeepMachineOwners(t *testing.T) {
 	now, older := time.Now(), types.NamespacedName{Namespace: "ns", Name: "older"}
 	machine := actuator.Machine{ID: "i-0", Account: "aws/1"}

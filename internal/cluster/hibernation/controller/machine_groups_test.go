@@ -31,7 +31,7 @@ type groupedCluster struct {
 	before testenv.CloudGroup
 }
 
-// newGroupedCluster creates a cluster with a group that has its own sizes and suspended processes.
+// newGroupedCluster creates a cluster whose group has a minimum and a maximum size, and two suspended processes.
 func (e *env) newGroupedCluster(t *testing.T, mode string) *groupedCluster {
 	t.Helper()
 	return e.newGroupedClusterAt(t, e.cloud, mode)
@@ -106,16 +106,16 @@ func TestMachineGroups(t *testing.T) {
 	e.cloud.SetLatency(t, machineLatency, machineLatency)
 	e.startManager(t, clouds())
 	for name, scenario := range map[string]func(*testing.T, *env){
-		"suspended groups are restored":                              suspendsGroups,
-		"groups that are scaled to zero are restored":                scalesGroups,
-		"suspended group with new members is held again":             holdsGroupsAgain,
-		"unknown option is refused":                                  refusesUnknownOption,
-		"EKS node group is scaled to zero and restored":              scalesNodeGroups,
-		"EKS node group is scaled after an update in progress":       awaitsUpdateOfNodeGroup,
-		"missing EKS permissions prevent the stop":                   refusesNodeGroupWithoutRights,
-		"cancelled hibernation restores an EKS node group in update": releasesNodeGroupOfCancelledHibernation,
-		"missing rights prevent the stop":                            stopsNothingWithoutRights,
-		"cancelled hibernation restores the groups":                  releasesGroupsOfCancelledHibernation,
+		"suspended groups are restored":                                     suspendsGroups,
+		"groups that are scaled to zero are restored":                       scalesGroups,
+		"process that is resumed during the hibernation is suspended again": holdsGroupsAgain,
+		"unknown option is refused":                                         refusesUnknownOption,
+		"EKS node group is scaled to zero and restored":                     scalesNodeGroups,
+		"EKS node group is scaled after an update in progress":              awaitsUpdateOfNodeGroup,
+		"missing EKS permissions prevent the stop":                          refusesNodeGroupWithoutRights,
+		"cancelled hibernation restores an EKS node group in update":        releasesNodeGroupOfCancelledHibernation,
+		"missing rights prevent the stop":                                   stopsNothingWithoutRights,
+		"cancelled hibernation restores the groups":                         releasesGroupsOfCancelledHibernation,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -150,7 +150,7 @@ func scalesGroups(t *testing.T, e *env) {
 	testenv.ExpectEqual(t, "terminated machines", 2, len(s.terminated(t)))
 }
 
-// holdsGroupsAgain resumes a group's processes during the hibernation, which terminates its members.
+// holdsGroupsAgain resumes one process of a group during the hibernation.
 func holdsGroupsAgain(t *testing.T, e *env) {
 	t.Helper()
 	s := e.newGroupedCluster(t, hivev1.MachineGroupsSuspend)
@@ -182,10 +182,10 @@ func (s *groupedCluster) hasMessage(kind, text string) error {
 	return (expectedCondition{kind, "False", found.Reason, []string{text}}).check(s.history.newest())
 }
 
-// slowUpdate is how long the update of a node group takes that several polls see.
+// slowUpdate is the duration of a node group's update that lasts for several polls.
 const slowUpdate = 5 * time.Second
 
-// newNodeGroupCluster creates a cluster whose group is that of a node group of EKS.
+// newNodeGroupCluster creates a cluster whose group belongs to a node group of EKS.
 func (e *env) newNodeGroupCluster(t *testing.T, cloud *testenv.CloudServer) *groupedCluster {
 	t.Helper()
 	return e.newGroupedClusterAt(t, cloud, hivev1.MachineGroupsScaleToZero, func(s *groupedCluster) { s.cloud.MarkNodeGroup(t, s.ids[1], s.group) })
@@ -229,8 +229,8 @@ func (s *groupedCluster) touchUntil(t *testing.T, want expectedCondition) {
 	})
 }
 
-// releasesNodeGroupOfCancelledHibernation cancels while EKS still shows the former size, in a cloud whose updates take
-// longer than the next poll.
+// releasesNodeGroupOfCancelledHibernation cancels the hibernation while EKS still returns the former size. In its
+// cloud, an update takes longer than the interval between polls.
 func releasesNodeGroupOfCancelledHibernation(t *testing.T, e *env) {
 	t.Helper()
 	s := e.newNodeGroupCluster(t, testenv.StartCloud(t, "--access-keys", testenv.AccessKey))
@@ -245,7 +245,7 @@ func releasesNodeGroupOfCancelledHibernation(t *testing.T, e *env) {
 	testenv.ExpectEqual(t, "the status of the node group", "ACTIVE", s.cloud.DescribeNodeGroup(t, s.group).Status)
 }
 
-// refusesNodeGroupWithoutRights uses a cloud of its own, because a fault is one of all clusters.
+// refusesNodeGroupWithoutRights uses a separate cloud, because a fault affects all clusters of a cloud.
 func refusesNodeGroupWithoutRights(t *testing.T, e *env) {
 	t.Helper()
 	s := e.newNodeGroupCluster(t, testenv.StartCloud(t, "--access-keys", testenv.AccessKey))
@@ -294,7 +294,8 @@ func releasesGroupsOfCancelledHibernation(t *testing.T, e *env) {
 // killSwitch kills a manager at an action, as kill -9 would: no later request of the manager is sent.
 type killSwitch struct {
 	mu sync.Mutex
-	// spared is the number of actions before that one. isOfCloud is true if that one must be a call of the cloud.
+	// spared is the number of actions before the kill. isOfCloud is true if the manager must not be killed at a status
+	// write.
 	spared    int
 	isOfCloud bool
 	// lost contains the actions that were dropped at their last occurrence. The next time, such an action is done
@@ -303,16 +304,17 @@ type killSwitch struct {
 	killed chan struct{}
 	isDead bool
 	act    string
-	// isAfter is true if the action was done.
+	// isAfter is true if the action act was done before the kill.
 	isAfter bool
 }
 
 var errKilled = errors.New("the manager was killed")
 
-// statusAct is the action that is not a call of the cloud.
+// statusAct is the action that writes the status.
 const statusAct = "write the status"
 
-// perform does a running manager's action, and kills the manager, unless the action is spared.
+// perform does an action of a running manager. Unless the action is spared, it kills the manager before or after the
+// action.
 func (k *killSwitch) perform(name string, do func() error) error {
 	k.mu.Lock()
 	isSpared := !k.isDead && (k.spared > 0 || k.isOfCloud && name == statusAct)
@@ -389,7 +391,7 @@ func (c mortalStatus) Patch(ctx context.Context, obj client.Object, patch client
 	return c.kill.perform(statusAct, func() error { return c.SubResourceWriter.Patch(ctx, obj, patch, opts...) })
 }
 
-// startMortalManager runs a manager that does one action.
+// startMortalManager runs a manager that kill can end.
 func (e *env) startMortalManager(t *testing.T, kill *killSwitch) (stop func()) {
 	t.Helper()
 	cloud, ok := clouds()["aws"].(*aws.Actuator)

@@ -63,7 +63,7 @@ func (s *testCluster) expectTold(t *testing.T, parts ...string) {
 	}
 }
 
-// machinesByRole returns the machines as the cloud lists them, once they are in the ordered state.
+// machinesByRole returns the machines of each role as the cloud lists them.
 func (s *testCluster) machinesByRole(t *testing.T) (controlPlane, workers []testenv.CloudInstance) {
 	t.Helper()
 	masters := []string{s.infraID + "-master-0", s.infraID + "-master-1"}

@@ -34,7 +34,7 @@ func TestObserveObject(t *testing.T) {
 		edit func(*hivev1.ClusterDeployment)
 		want func(*hibernation.Observed)
 	}{
-		"complete cluster has all fields": {func(*hivev1.ClusterDeployment) {}, func(*hibernation.Observed) {}},
+		"complete cluster has no missing part": {func(*hivev1.ClusterDeployment) {}, func(*hibernation.Observed) {}},
 		"spec.powerState is observed": {
 			func(cd *hivev1.ClusterDeployment) { cd.Spec.PowerState = hivev1.PowerStateHibernating },
 			func(o *hibernation.Observed) {
@@ -98,13 +98,13 @@ func TestObserveObject(t *testing.T) {
 			func(cd *hivev1.ClusterDeployment) { cd.DeletionTimestamp = new(metav1.NewTime(fixedTime())) },
 			func(o *hibernation.Observed) { o.Deleted = true },
 		},
-		"pause in another spelling of true is observed": {
+		"pause annotation with the value T is observed": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Annotations = map[string]string{hivev1.PowerStatePauseAnnotation: "T"}
 			},
 			func(o *hibernation.Observed) { o.Paused = true },
 		},
-		"pause that is false or not a boolean is ignored": {
+		"pause annotation with a false or malformed value is ignored": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Annotations = map[string]string{hivev1.PowerStatePauseAnnotation: "false", hivev1.ReconcilePauseAnnotation: "maybe"}
 			},
@@ -123,13 +123,13 @@ func TestObserveObject(t *testing.T) {
 			func(cd *hivev1.ClusterDeployment) { cd.Labels, cd.Status.InstallVersion = nil, new("4.12.0") },
 			func(*hibernation.Observed) {},
 		},
-		"short label is used if no other version is known": {
+		"version-major-minor-patch label is used if no other version is known": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Labels = map[string]string{hivev1.VersionMajorMinorPatchLabel: "4.12.0"}
 			},
 			func(*hibernation.Observed) {},
 		},
-		"last writer of the power state, not of the object, is the requester": {
+		"last writer of spec.powerState is the requester, even if another user wrote the object later": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.ManagedFields = []metav1.ManagedFieldsEntry{
 					managedFieldsOf("old", fixedTime(), power), managedFieldsOf("alice", fixedTime().Add(time.Hour), power),
@@ -140,7 +140,7 @@ func TestObserveObject(t *testing.T) {
 			},
 			func(o *hibernation.Observed) { o.RequestedBy, o.RequestedAt = "alice", fixedTime().Add(time.Hour) },
 		},
-		"record is a copy": {
+		"hibernation record of the status is copied": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Status.Hibernation = &hivev1.HibernationRecord{RequestedBy: "bob", Nodes: []hivev1.RecordedNode{{Name: "n"}}}
 			},
@@ -148,7 +148,7 @@ func TestObserveObject(t *testing.T) {
 				o.Record = &hivev1.HibernationRecord{RequestedBy: "bob", Nodes: []hivev1.RecordedNode{{Name: "n"}}}
 			},
 		},
-		"invalid override is an invalid spec": {
+		"invalid IP override is reported": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Spec.ControlPlaneConfig = &hivev1.ControlPlaneConfig{APIServerIPOverride: "10.0.0.256"}
 			},
@@ -156,7 +156,7 @@ func TestObserveObject(t *testing.T) {
 				o.Invalid = `Torpor does not connect to the API server: expected spec.controlPlaneConfig.apiServerIPOverride to be an IP address, found "10.0.0.256"; correct or remove it`
 			},
 		},
-		"opt-out is observed": {
+		"infra-disabled annotation is observed as an opt-out": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Annotations = map[string]string{hivev1.InfraDisabledAnnotation: "true"}
 				cd.Spec.Platform, cd.Spec.ClusterMetadata.InfraID = hivev1.Platform{}, ""
@@ -166,7 +166,7 @@ func TestObserveObject(t *testing.T) {
 				o.NoActuator = `The annotation hive.openshift.io/infra-disabled is "true", so Torpor neither lists, starts nor stops machines; remove the annotation to make spec.powerState effective`
 			},
 		},
-		"opt-out of a cluster without kubeconfig is observed": {
+		"infra-disabled annotation of a cluster without kubeconfig is observed as an opt-out": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Annotations, cd.Spec.ClusterMetadata = map[string]string{hivev1.InfraDisabledAnnotation: "1"}, nil
 			},
@@ -176,13 +176,13 @@ func TestObserveObject(t *testing.T) {
 				o.Invalid = "Expected spec.clusterMetadata.adminKubeconfigSecretRef.name to be set, found it empty; set it so that the cluster's API server can be found"
 			},
 		},
-		"opt-out that is not true is ignored": {
+		"infra-disabled annotation with the value false is ignored": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Annotations = map[string]string{hivev1.InfraDisabledAnnotation: "false"}
 			},
 			func(*hibernation.Observed) {},
 		},
-		"every missing part is observed": {
+		"missing parts of an empty ClusterDeployment are all reported": {
 			func(cd *hivev1.ClusterDeployment) { *cd = hivev1.ClusterDeployment{} },
 			func(o *hibernation.Observed) {
 				o.Installed = false

@@ -51,7 +51,8 @@ func TestAResumeWaitsForOperatorsThatHaveReportedSince(t *testing.T) {
 	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.WaitingForClusterOperatorsReason, []string{"waiting for ClusterOperators"}})
 	s.awaitCondition(t, expectedCondition{hivev1.ClusterUnreachableCondition, "False", hivev1.ClusterReachableReason, nil})
 
-	// The operator acquires its lease, which is not yet a report about its operand, and then keeps the lease.
+	// The operator renews the lease that it acquired earlier. A lease that was just acquired would not be a sign of
+	// life.
 	lease.Spec.RenewTime = new(metav1.NewMicroTime(time.Now().Add(time.Second)))
 	testenv.ExpectNoError(t, e.Client.Update(t.Context(), lease))
 	s.awaitSettled(t, hivev1.PowerStateRunning)

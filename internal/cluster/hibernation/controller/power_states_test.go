@@ -206,7 +206,7 @@ func ignoresStopThatIsOver(t *testing.T, e *env) {
 	}
 }
 
-// awaitEvents expects exactly one event for each reason.
+// awaitEvents waits until the cluster has exactly one event for each reason, and no other events.
 func (s *testCluster) awaitEvents(t *testing.T, reasons ...string) {
 	t.Helper()
 	testenv.Eventually(t, "the events of "+s.infraID, func() error {

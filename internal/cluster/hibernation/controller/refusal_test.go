@@ -14,8 +14,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestAHibernationIsRefusedWhereItsConditionIsRequired uses a Karpenter cluster with a first node that joins after
-// the first survey. The cluster hibernates once that node is deleted.
+// TestAHibernationIsRefusedWhereItsConditionIsRequired creates the first NodeClaim of Karpenter after the first survey
+// of a cluster. The cluster hibernates once the NodeClaim is deleted.
 func TestAHibernationIsRefusedWhereItsConditionIsRequired(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -39,7 +39,7 @@ func TestAHibernationIsRefusedWhereItsConditionIsRequired(t *testing.T) {
 	testenv.ExpectNoError(t, s.cloud.ExpectState(t, s.infraID, "running"))
 
 	testenv.ExpectNoError(t, e.Client.Delete(t.Context(), node))
-	s.touchAnnotation(t, 1) // The next survey would run within minutes.
+	s.touchAnnotation(t, 1) // Otherwise the next survey would run minutes later.
 	s.awaitSettled(t, hivev1.PowerStateHibernating)
 }
 
@@ -55,7 +55,7 @@ func TestAHibernationIsRefusedForACancelledReservation(t *testing.T) {
 	id := s.cloud.ListInstances(t, s.infraID)[0].ID
 	s.cloud.RequireReservation(t, id, "cr-0123")
 	s.cloud.CancelReservation(t, id)
-	s.touchAnnotation(t, 1) // The next poll would run within minutes.
+	s.touchAnnotation(t, 1) // Otherwise the next poll would run minutes later.
 	s.awaitCondition(t, expectedCondition{hivev1.ClusterHibernationPossibleCondition, "False", torporv1alpha1.CapacityReservationMissingFinding, []string{id}})
 	s.patch(t, requestingUser, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}},"spec":{"powerState":"Hibernating"}}`, hivev1.RequireAnnotation, hivev1.RequireHibernationPossible))
 	s.awaitCondition(t, expectedCondition{hivev1.ClusterHibernatingCondition, "False", hivev1.RefusedHibernationReason, []string{torporv1alpha1.CapacityReservationMissingFinding, id}})

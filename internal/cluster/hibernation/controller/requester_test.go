@@ -21,7 +21,7 @@ import (
 
 const recordPolicy = "torpor-hibernation-record"
 
-// newHub starts an API server that records who changes a power state.
+// newHub starts an API server with the policy that records the requester of each power state change.
 func newHub(t testing.TB) *testenv.Environment {
 	t.Helper()
 	e := testenv.Start(t)
@@ -53,7 +53,8 @@ func (e *env) clientOf(t *testing.T, who string) client.Client {
 	return c
 }
 
-// TestRequesterIsRecorded stops a cluster with a forged name, and without the policy that records the true one.
+// TestRequesterIsRecorded stops a cluster with a forged requester in the request. It then deletes the policy that
+// records requesters, and stops the cluster again.
 func TestRequesterIsRecorded(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -113,7 +114,7 @@ func TestStopEndsWhileNoManagerRuns(t *testing.T) {
 	}
 }
 
-// expectRequester expects a requester in every place that shows it.
+// expectRequester expects a requester in the annotation, in the status and in the column By.
 func (s *testCluster) expectRequester(t *testing.T, who string) {
 	t.Helper()
 	cd := s.get(t)
@@ -128,7 +129,7 @@ func (s *testCluster) expectRequester(t *testing.T, who string) {
 	}
 }
 
-// removeNotingPolicy leaves only the policy that rejects forged names in the API server.
+// removeNotingPolicy deletes the policy that records requesters. The policy that rejects forged requesters remains.
 func (e *env) removeNotingPolicy(t *testing.T) {
 	t.Helper()
 	name := metav1.ObjectMeta{Name: recordPolicy}

@@ -37,13 +37,13 @@ func TestTheSchemaRefuses(t *testing.T) {
 		"missing cluster id is rejected":                  {[]string{"spec", "clusterMetadata", "clusterID"}, nil, "spec.clusterMetadata.clusterID: Required value"},
 		"missing reference to the kubeconfig is rejected": {[]string{"spec", "clusterMetadata", "adminKubeconfigSecretRef"}, nil, "adminKubeconfigSecretRef: Required value"},
 		"missing spec is rejected":                        {[]string{"spec"}, nil, "spec: Required value"},
-		"override of 2,049 characters is rejected": {
+		"URL override of 2,049 characters is rejected": {
 			[]string{"spec", "controlPlaneConfig", "apiURLOverride"}, strings.Repeat("a", 2049), "spec.controlPlaneConfig.apiURLOverride: Too long: may not be more than 2048",
 		},
-		"address of 46 characters is rejected": {
+		"IP override of 46 characters is rejected": {
 			[]string{"spec", "controlPlaneConfig", "apiServerIPOverride"}, strings.Repeat("1", 46), "spec.controlPlaneConfig.apiServerIPOverride: Too long: may not be more than 45",
 		},
-		"text in spec.installed is rejected": {[]string{"spec", "installed"}, "yes", "spec.installed: Invalid value"},
+		"string in spec.installed is rejected": {[]string{"spec", "installed"}, "yes", "spec.installed: Invalid value"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &testCluster{key: client.ObjectKey{Namespace: "default", Name: "refused"}, infraID: "x"}

@@ -16,7 +16,7 @@ import (
 // unknownName is a name in the API server's certificate that cannot be resolved.
 const unknownName = "kubernetes.default.svc"
 
-// TestServerOverrides hibernates and resumes clusters with an unresponsive address in the kubeconfig.
+// TestServerOverrides hibernates and resumes clusters whose kubeconfig has an address that cannot be reached.
 func TestServerOverrides(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -31,10 +31,10 @@ func TestServerOverrides(t *testing.T) {
 			because string
 			config  map[string]string
 		}{
-			"cluster is reached by a URL":           {"https://127.0.0.1:1", "refused", map[string]string{"apiURLOverride": e.Config.Host}},
-			"cluster is reached by a host and port": {"https://127.0.0.1:1", "refused", map[string]string{"apiURLOverride": net.JoinHostPort(host, port)}},
-			"cluster is reached by an address":      {"https://" + net.JoinHostPort(unknownName, port), "cannot be resolved", map[string]string{"apiServerIPOverride": host}},
-			"both": {
+			"URL override with a URL makes the cluster reachable":           {"https://127.0.0.1:1", "refused", map[string]string{"apiURLOverride": e.Config.Host}},
+			"URL override with a host and port makes the cluster reachable": {"https://127.0.0.1:1", "refused", map[string]string{"apiURLOverride": net.JoinHostPort(host, port)}},
+			"IP override makes the cluster reachable":                       {"https://" + net.JoinHostPort(unknownName, port), "cannot be resolved", map[string]string{"apiServerIPOverride": host}},
+			"URL override and IP override together make the cluster reachable": {
 				"https://127.0.0.1:1", "refused", map[string]string{"apiURLOverride": net.JoinHostPort(unknownName, port), "apiServerIPOverride": host},
 			},
 		} {

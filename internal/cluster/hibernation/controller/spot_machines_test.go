@@ -146,12 +146,12 @@ func (s *spotCluster) awaitPowerState(t *testing.T, state hivev1.PowerState) {
 		return s.hasCondition(settledCondition(state))
 	})
 	if state == hivev1.PowerStateRunning {
-		s.awaitRunning(t) // A cluster runs before its replaced machines do.
+		s.awaitRunning(t) // The cluster is reported as running before its new spot machine runs.
 	}
 	s.awaitSettled(t, state)
 }
 
-// awaitRunning waits until the MachineSet's spot machine runs.
+// awaitRunning waits until all machines of the cluster run, including the spot machine.
 func (s *spotCluster) awaitRunning(t *testing.T) {
 	t.Helper()
 	testenv.Eventually(t, "all machines run", func() error { return s.cloud.ExpectState(t, s.infraID, "running") })
@@ -204,8 +204,8 @@ func (s *spotCluster) expectReplaced(t *testing.T) {
 	}
 }
 
-// terminatesLateSpotMachine creates another machine while the others stop. The cluster does not respond until they
-// run again.
+// terminatesLateSpotMachine creates another machine while the others stop. The cluster does not respond until the
+// stopped machines run again.
 func terminatesLateSpotMachine(t *testing.T, e *env) {
 	t.Helper()
 	s := e.newSpotCluster(t, interruptible())
@@ -306,7 +306,8 @@ func tellsProtectedSpotMachine(t *testing.T, e *env) {
 	}
 }
 
-// terminatesBesideManagersThatEnd stops managers at any point. The next manager continues based on the status alone.
+// terminatesBesideManagersThatEnd ends managers during the hibernation and the resume. Each next manager continues
+// based on the status alone.
 func terminatesBesideManagersThatEnd(t *testing.T, e *env) {
 	t.Helper()
 	stop := e.startManager(t, clouds())

@@ -135,7 +135,7 @@ func violationsWithin(cd *hivev1.ClusterDeployment) []string {
 	derived := hibernation.DisplayedPowerState(decision.Condition{Status: hibernating.Status, Reason: hibernating.Reason})
 	ready := meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterReadyCondition)
 	if hibernating.Reason == hivev1.ResumingOrRunningHibernationReason && cd.Status.PowerState != hivev1.RunningHibernationReason {
-		derived = ready.Reason // Hive reports the step of a resume.
+		derived = ready.Reason // With Hive's reasons, powerState is the step of the resume.
 	} else if hibernating.Reason == hivev1.ResumingOrRunningHibernationReason {
 		derived = hivev1.RunningHibernationReason
 	}
@@ -182,11 +182,11 @@ func violationsBetween(before, now *hivev1.ClusterDeployment) []string {
 		switch {
 		case next == nil:
 			list = append(list, fmt.Sprintf("version %s: the condition %s is gone", now.ResourceVersion, c.Type))
-		// A status that was restored from a dump may have observed more generations than its new object has.
+		// A status that was restored from a dump may have an observedGeneration above the generation of the new object.
 		case next.ObservedGeneration < c.ObservedGeneration && c.ObservedGeneration <= before.Generation:
 			list = append(list, fmt.Sprintf("version %s: observedGeneration of %s fell from %d to %d",
 				now.ResourceVersion, c.Type, c.ObservedGeneration, next.ObservedGeneration))
-		case c.Type == hivev1.ClusterReadyCondition && now.Status.PowerState != before.Status.PowerState: // The transition time of Ready is that of the power state.
+		case c.Type == hivev1.ClusterReadyCondition && now.Status.PowerState != before.Status.PowerState: // The transition time of Ready changes with the power state.
 		case next.Status == c.Status && !next.LastTransitionTime.Equal(&c.LastTransitionTime):
 			list = append(list, fmt.Sprintf("version %s: %s stayed %s but has a new transition time", now.ResourceVersion, c.Type, c.Status))
 		}

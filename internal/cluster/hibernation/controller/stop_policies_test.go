@@ -45,13 +45,13 @@ func TestStopPolicies(t *testing.T) {
 			"unrelated change is allowed":         {hibernating, unrelated, ""},
 		},
 		"longest-stop.yaml": {
-			"stop without an end is refused": {running, stop, `expected a duration of 72h at most, such as 8h, found ""`},
-			"stop for 73 hours is refused":   {running, until("73h"), `found "73h"`},
-			"stop until a time is refused":   {running, until("2126-01-01T00:00:00Z"), `found "2126-01-01T00:00:00Z"`},
-			"stop for 72 hours is allowed":   {running, until("71h60m"), ""},
-			"extension of a stop is refused": {hibernating, until("9999h"), `found "9999h"`},
-			"start is allowed":               {hibernating, start, ""},
-			"unrelated change is allowed":    {hibernating, unrelated, ""},
+			"stop without an end is refused":               {running, stop, `expected a duration of 72h at most, such as 8h, found ""`},
+			"stop for 73 hours is refused":                 {running, until("73h"), `found "73h"`},
+			"stop with a time as its end is refused":       {running, until("2126-01-01T00:00:00Z"), `found "2126-01-01T00:00:00Z"`},
+			"stop for 72 hours is allowed":                 {running, until("71h60m"), ""},
+			"extension of a stop to 9999 hours is refused": {hibernating, until("9999h"), `found "9999h"`},
+			"start is allowed":                             {hibernating, start, ""},
+			"unrelated change is allowed":                  {hibernating, unrelated, ""},
 		},
 	} {
 		t.Run(file, func(t *testing.T) {

@@ -31,13 +31,13 @@ type stopWitness struct {
 	// runningSince contains the times at which changes of clusters to Running were confirmed. It has no entries for
 	// clusters that should hibernate.
 	runningSince map[string]time.Time
-	// confirmedAt contains the times at which the manager began to read a current spec. A stop removes the entry,
-	// except for parts of a call that was refused for one machine. lastStop is the number of machines in the last
-	// confirmed stop.
+	// confirmedAt contains the times at which the manager began to read a current spec. A stop needs an entry and
+	// removes it. Only a repetition with fewer machines needs no entry, because the cloud may have refused the stop for
+	// one machine. lastStop is the number of machines in the last confirmed stop.
 	confirmedAt map[string]time.Time
 	lastStop    map[string]int
-	// stops counts clusters in calls. raced counts those that should run when the call was received. wrong describes
-	// violations.
+	// stops counts the clusters of StopInstances calls. raced counts those clusters that should run when the call
+	// arrives. wrong describes violations.
 	stops, raced int
 	wrong        []string
 }
@@ -99,7 +99,7 @@ func (w *stopWitness) counts() (stops, raced int) {
 	return w.stops, w.raced
 }
 
-// noteCall records a call of the manager to a cloud.
+// noteCall records a StopInstances call of the manager, and ignores other calls.
 func (w *stopWitness) noteCall(form url.Values) {
 	if form.Get("Action") != "StopInstances" || form.Get("DryRun") == "true" {
 		return
@@ -140,7 +140,7 @@ func (w *stopWitness) serve(t *testing.T, cloud string) string {
 	testenv.ExpectNoError(t, err)
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		// A cloud that is down returns no error response.
+		// By default, the proxy would respond for a cloud that is down.
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
@@ -157,8 +157,8 @@ func (w *stopWitness) serve(t *testing.T, cloud string) string {
 	return server.URL
 }
 
-// newWitnessedClusters creates running clusters in a separate cloud. The flags of that cloud take effect once they
-// run.
+// newWitnessedClusters creates running clusters in a separate cloud. The flags of that cloud take effect once the
+// clusters run.
 func (e *env) newWitnessedClusters(t *testing.T, count int, cloudFlags []string) []*testCluster {
 	t.Helper()
 	dir := t.TempDir()

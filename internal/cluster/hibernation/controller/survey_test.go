@@ -102,8 +102,8 @@ func TestIncompleteSurveyIsRepeated(t *testing.T) {
 	}
 }
 
-// serveTargetAPI returns a kubeconfig for an API server that fails the first list of CronJobs, and the number of
-// those lists.
+// serveTargetAPI returns a kubeconfig for an API server that fails the first list of CronJobs, and a counter of the
+// lists of CronJobs.
 func (e *env) serveTargetAPI(t *testing.T, failOnce http.HandlerFunc) (kubeconfig map[string][]byte, lists *atomic.Int64) {
 	t.Helper()
 	target, err := url.Parse(e.Config.Host)

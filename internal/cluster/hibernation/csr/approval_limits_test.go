@@ -89,22 +89,22 @@ func TestApprovalsOfANode(t *testing.T) {
 		"one of two requests from the same second is approved": {
 			2, map[string]func(*testRequest){"a": created(1), "b": created(1)}, map[string]string{"a": "one-per-node", "b": "accepted"},
 		},
-		"requests of different nodes are independent": {
+		"requests of different nodes are all approved": {
 			2, map[string]func(*testRequest){"a": created(1), "b": ofNode("n2")}, map[string]string{"a": "accepted", "b": "accepted"},
 		},
-		"second request of a node waits": {
+		"request made moments after an approval for the same node waits": {
 			2, map[string]func(*testRequest){"a": approved(1.9), "b": created(2)}, map[string]string{"a": "undecided", "b": "one-per-node"},
 		},
 		"node that is still missing minutes later gets another certificate": {
 			8, map[string]func(*testRequest){"a": approved(2), "b": created(7)}, map[string]string{"a": "undecided", "b": "accepted"},
 		},
-		"approval from before the resume does not count": {
+		"approval from before the resume does not delay a new request": {
 			2, map[string]func(*testRequest){"a": both(created(-9), approved(-8)), "b": created(1)}, map[string]string{"a": "undecided", "b": "accepted"},
 		},
-		"approval of a resume that was cancelled a moment ago does not count": {
+		"approval from a cancelled resume does not delay a new request": {
 			2, map[string]func(*testRequest){"a": both(created(0), approved(0.1), asleepAt(0.2)), "b": both(created(1), asleepAt(0.2))}, map[string]string{"a": "undecided", "b": "accepted"},
 		},
-		"approval without a time is dated to the creation of its request": {
+		"approval without a time counts from the creation of its request": {
 			2, map[string]func(*testRequest){"a": func(a *testRequest) {
 				approved(1)(a)
 				a.Status.Conditions[0].LastUpdateTime = metav1.Time{}
@@ -115,7 +115,7 @@ func TestApprovalsOfANode(t *testing.T) {
 			map[string]func(*testRequest){"a": both(approved(1), withSigner(certificatesv1.KubeletServingSignerName)), "b": created(1.5)},
 			map[string]string{"a": "undecided", "b": "accepted"},
 		},
-		"more approvals than machines prevent further approvals": {
+		"approvals above the cap prevent further approvals": {
 			2, map[string]func(*testRequest){
 				"a": both(ofNode("n2"), approved(1)), "b": both(ofNode("n2"), approved(1)), "c": both(ofNode("n2"), approved(1)), "d": both(ofNode("n2"), approved(1)), "e": created(1),
 			}, map[string]string{"a": "undecided", "b": "undecided", "c": "undecided", "d": "undecided", "e": "pending-cap"},
@@ -153,12 +153,12 @@ func TestFloodsOfOneTokenDoNotDelayOtherNodes(t *testing.T) {
 		rule   string // rule of the flood's verdicts
 		honest string
 	}{
-		"flood of requests for an unknown node does not delay the node's request":                  {func(a *testRequest) { a.renameNode("stranger") }, "machine", "accepted"},
-		"flood of requests for a healthy node does not delay the node's request":                   {func(a *testRequest) { a.renameNode("back") }, "missing", "accepted"},
-		"flood of requests for another missing node does not delay the node's request":             {otherNode, "pending-cap", "accepted"},
-		"flood of requests for the node with a broken signature does not delay the node's request": {rewrittenBy(breakSignature), "signature", "accepted"},
-		"flood of unreadable requests does not delay the node's request":                           {rewrittenBy(emptied), "request", "accepted"},
-		"flood of valid requests for the node delays the node's request":                           {func(*testRequest) {}, "pending-cap", "pending-cap"},
+		"flood of requests for an unknown node does not delay the node's request":                 {func(a *testRequest) { a.renameNode("stranger") }, "machine", "accepted"},
+		"flood of requests for a healthy node does not delay the node's request":                  {func(a *testRequest) { a.renameNode("back") }, "missing", "accepted"},
+		"flood of requests for another missing node does not delay the node's request":            {otherNode, "pending-cap", "accepted"},
+		"flood of requests with broken signatures for the node does not delay the node's request": {rewrittenBy(breakSignature), "signature", "accepted"},
+		"flood of unreadable requests does not delay the node's request":                          {rewrittenBy(emptied), "request", "accepted"},
+		"flood of valid requests for the node delays the node's request":                          {func(*testRequest) {}, "pending-cap", "pending-cap"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bogus := tokenRequest()
@@ -187,23 +187,24 @@ func TestFloodsOfOneTokenDoNotDelayOtherNodes(t *testing.T) {
 	}
 }
 
-// TestTimesOfAClusterWithAWrongClock uses requests and approvals that are dated by another clock than the hub's.
+// TestTimesOfAClusterWithAWrongClock uses requests and approvals with times of the cluster's clock, which differs from
+// the hub's clock.
 func TestTimesOfAClusterWithAWrongClock(t *testing.T) {
 	for name, row := range map[string]struct {
 		ahead             time.Duration
-		created, approved time.Duration // age by the hub's clock; approved is the age of an earlier request's approval, zero for none.
+		created, approved time.Duration // created is the request's age by the hub's clock; approved is the age of an earlier request's approval, zero for none.
 		want              string
 	}{
-		"new request is approved if the clock is correct":                                   {0, time.Minute, 0, "accepted"},
-		"new request is approved if the clock is behind":                                    {-time.Hour, time.Minute, 0, "accepted"},
-		"new request is approved if the clock is ahead":                                     {time.Hour, time.Minute, 0, "accepted"},
-		"request from before the resume is not approved if the clock is ahead":              {time.Hour, 20 * time.Minute, 0, "age"},
-		"request a minute after the node's last approval waits if the clock is behind":      {-time.Hour, 30 * time.Second, time.Minute, "one-per-node"},
-		"request a minute after the node's last approval waits if the clock is ahead":       {time.Hour, 30 * time.Second, time.Minute, "one-per-node"},
-		"request a pause after the node's last approval is approved if the clock is ahead":  {time.Hour, 30 * time.Second, ApprovalPause, "accepted"},
-		"request a pause after the node's last approval is approved if the clock is behind": {-time.Hour, 30 * time.Second, ApprovalPause, "accepted"},
-		"new request is approved if the clock is years behind":                              {-20 * 365 * 24 * time.Hour, time.Minute, 0, "accepted"},
-		"request from before the resume is not approved if the clock is years ahead":        {20 * 365 * 24 * time.Hour, 20 * time.Minute, 0, "age"},
+		"new request is approved if the clock is correct":                                                       {0, time.Minute, 0, "accepted"},
+		"new request is approved if the clock is behind":                                                        {-time.Hour, time.Minute, 0, "accepted"},
+		"new request is approved if the clock is ahead":                                                         {time.Hour, time.Minute, 0, "accepted"},
+		"request from before the resume is not approved if the clock is ahead":                                  {time.Hour, 20 * time.Minute, 0, "age"},
+		"request evaluated a minute after the node's last approval waits if the clock is behind":                {-time.Hour, 30 * time.Second, time.Minute, "one-per-node"},
+		"request evaluated a minute after the node's last approval waits if the clock is ahead":                 {time.Hour, 30 * time.Second, time.Minute, "one-per-node"},
+		"request evaluated one ApprovalPause after the node's last approval is approved if the clock is ahead":  {time.Hour, 30 * time.Second, ApprovalPause, "accepted"},
+		"request evaluated one ApprovalPause after the node's last approval is approved if the clock is behind": {-time.Hour, 30 * time.Second, ApprovalPause, "accepted"},
+		"new request is approved if the clock is years behind":                                                  {-20 * 365 * 24 * time.Hour, time.Minute, 0, "accepted"},
+		"request from before the resume is not approved if the clock is years ahead":                            {20 * 365 * 24 * time.Hour, 20 * time.Minute, 0, "age"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := tokenRequest()

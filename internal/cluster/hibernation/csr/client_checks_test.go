@@ -35,9 +35,9 @@ func TestClientRequests(t *testing.T) {
 		"machine name that differs only in case and a trailing dot is approved": {func(a *testRequest) {
 			a.machine().NodeName = "N1."
 		}, accepted()},
-		"request for another node than the requester's is approved": {ofNode("n2"), accepted()},
-		"node name with two machines is not approved yet":           {ofNode("twin"), retried("one-machine", `expected one machine for node "twin", found 2`)},
-		"another service account is not approved": {
+		"bootstrapper's request for a second node is approved": {ofNode("n2"), accepted()},
+		"node name with two machines is not approved yet":      {ofNode("twin"), retried("one-machine", `expected one machine for node "twin", found 2`)},
+		"request by another service account is not approved": {
 			withUser("system:serviceaccount:default:default"),
 			left("user", `found "system:serviceaccount:default:default"`),
 		},
@@ -45,13 +45,13 @@ func TestClientRequests(t *testing.T) {
 		"request by the node itself is not approved": {func(a *testRequest) {
 			a.Spec.Username, a.Spec.Groups = "system:node:n1", []string{nodes, authed}
 		}, left("user", `found "system:node:n1"`)},
-		"request without an allowed bootstrapper is not approved": {func(a *testRequest) { a.inv.Bootstrappers = nil }, left("user", "one of none")},
+		"request is not approved if no bootstrapper is allowed": {func(a *testRequest) { a.inv.Bootstrappers = nil }, left("user", "one of none")},
 		"token user is not approved where only the service account is allowed": {func(a *testRequest) {
 			a.inv.Bootstrappers = []BootstrapIdentity{OpenShiftIdentity()}
 			a.Spec.Username, a.Spec.Groups = tokenUser, []string{tokenGroup, authed}
 		}, left("user", `one of "`+mcoUser+`", found "system:bootstrap:abcdef"`)},
-		"expected groups in another order are approved":     {withGroups(authed, allSAs, mcoGroup), accepted()},
-		"groups of the other bootstrapper are not approved": {withGroups(tokenGroup, authed), left("groups", `found "system:authenticated", "system:bootstrappers"`)},
+		"expected groups in another order are approved":                        {withGroups(authed, allSAs, mcoGroup), accepted()},
+		"service account with the groups of a bootstrap token is not approved": {withGroups(tokenGroup, authed), left("groups", `found "system:authenticated", "system:bootstrappers"`)},
 		"requester with two groups for a control-plane machine is approved": {func(a *testRequest) {
 			a.renameNode("m1")
 			a.Spec.Groups = []string{mcoGroup, authed}
@@ -75,7 +75,7 @@ func TestClientRequests(t *testing.T) {
 		"request with a URI is not approved": {func(a *testRequest) {
 			a.template.URIs = []*url.URL{{Scheme: "spiffe", Host: "x"}}
 		}, left("extensions", `found "subjectAltName"`)},
-		"another organisation is not approved": {
+		"organisation system:masters is not approved": {
 			withOrganizations("system:masters"),
 			left("subject", `expected the organisation "system:nodes", found "system:masters"`),
 		},
@@ -90,7 +90,7 @@ func TestClientRequests(t *testing.T) {
 		"empty node name is not approved":                                  {ofNode(""), left("common-name", `found "system:node:"`)},
 		"subject without a common name is not approved":                    {withCommonName(""), left("subject", `found "2.5.4.10"`)},
 		"invalid signature is not approved":                                {rewrittenBy(breakSignature), left("signature", "does not verify")},
-		"signer of all client certificates is not approved":                {withSigner(certificatesv1.KubeAPIServerClientSignerName), left("signer", "expected the signer")},
+		"signer kube-apiserver-client is not approved":                     {withSigner(certificatesv1.KubeAPIServerClientSignerName), left("signer", "expected the signer")},
 		"signer of serving certificates is not approved":                   {withSigner(certificatesv1.KubeletServingSignerName), left("user", "expected the user")},
 		"very long validity is approved":                                   {func(a *testRequest) { a.Spec.ExpirationSeconds = new(int32(1 << 30)) }, accepted()},
 		"RSA key of 1024 bits is not approved":                             {signedBy(keys().rsa1024), left("key", "found RSA with 1024 bits")},
@@ -104,7 +104,7 @@ func TestClientRequests(t *testing.T) {
 		"key that cannot sign is not approved":                             {rawRequest{spki: exchangeKey()}.applyTo, left("key", "found another algorithm")},
 		"SHA-1 signature is not approved":                                  {func(a *testRequest) { a.template.SignatureAlgorithm = x509.ECDSAWithSHA1 }, left("signature", "found ECDSA-SHA1")},
 		"node of a machine that is being deleted is not approved":          {ofNode("leaving"), left("deleting", `expected the machine of node "leaving" to stay, found that it is being deleted`)},
-		"recreated node is not approved":                                   {ofNode("replaced"), left("node-uid", `the recorded UID "uid-old", found "uid-new"`)},
+		"node with another UID than the recorded one is not approved":      {ofNode("replaced"), left("node-uid", `the recorded UID "uid-old", found "uid-new"`)},
 		"node without a UID is not approved":                               {func(a *testRequest) { a.inv.Nodes[0].UID = "" }, left("node-uid", `found ""`)},
 		"node without a recorded UID is approved":                          {func(a *testRequest) { a.machine().NodeUID = types.UID("") }, accepted()},
 		"CA certificate is not approved":                                   {withCA, left("extensions", `expected no extension, found "2.5.29.19"`)},

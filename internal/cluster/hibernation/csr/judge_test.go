@@ -58,33 +58,33 @@ func TestStanding(t *testing.T) {
 		}
 	}
 	runJudged(t, tokenRequest, map[string]judgeCase{
-		"approved request is skipped":                                               {condition(certificatesv1.CertificateApproved), skipped("found the condition Approved")},
-		"denied request is skipped":                                                 {condition(certificatesv1.CertificateDenied), skipped("found the condition Denied")},
-		"failed request is skipped":                                                 {condition(certificatesv1.CertificateFailed), skipped("found the condition Failed")},
-		"request with an issued certificate is skipped":                             {func(a *testRequest) { a.Status.Certificate = []byte("x") }, skipped("an issued certificate")},
-		"request with an unknown condition is approved":                             {condition("Seen"), accepted()},
-		"request from before the resume is not approved":                            {created(resumed().Add(-time.Minute)), left("age", "found an older one")},
-		"request created one second before the resume is not approved":              {created(resumed().Truncate(time.Second).Add(-time.Second)), left("age", "found an older one")},
-		"request created in the same second as the start of the resume is approved": {created(resumed().Truncate(time.Second)), accepted()},
-		"request without a creation time is not approved":                           {created(time.Time{}), left("age", "found an older one")},
-		"request after the approval period is not approved":                         {func(a *testRequest) { a.inv.NotAfter = a.inv.Now.Add(-1) }, left("window", "period has ended")},
-		"request at the end of the approval period is approved":                     {func(a *testRequest) { a.inv.NotAfter = a.inv.Now }, accepted()},
-		"undecided request with an approval from a moment ago is not approved yet":  {sent(time.Second), retried("sent", "sent less than 5m0s ago")},
-		"undecided request with an approval from minutes ago is approved again":     {sent(ApprovalPause), accepted()},
-		"request with the same name as one approved earlier is approved":            {func(a *testRequest) { sent(0)(a); a.UID = "uid-other" }, accepted()},
-		"request is not approved while the start of the resume is unknown":          {func(a *testRequest) { a.inv.NotBefore = time.Time{} }, retried("resume-start", "expected a recorded start of the resume, found none")},
-		"approved request is skipped without parsing":                               {func(a *testRequest) { condition("Approved")(a); a.rewrite = emptied }, skipped("Approved")},
-		"request for a foreign signer is not parsed":                                {func(a *testRequest) { a.Spec.SignerName = "x/y"; a.rewrite = emptied }, left("signer", `found "x/y"`)},
+		"approved request is skipped":                                                {condition(certificatesv1.CertificateApproved), skipped("found the condition Approved")},
+		"denied request is skipped":                                                  {condition(certificatesv1.CertificateDenied), skipped("found the condition Denied")},
+		"failed request is skipped":                                                  {condition(certificatesv1.CertificateFailed), skipped("found the condition Failed")},
+		"request with an issued certificate is skipped":                              {func(a *testRequest) { a.Status.Certificate = []byte("x") }, skipped("an issued certificate")},
+		"request with an unknown condition is approved":                              {condition("Seen"), accepted()},
+		"request from before the resume is not approved":                             {created(resumed().Add(-time.Minute)), left("age", "found an older one")},
+		"request created one second before the resume is not approved":               {created(resumed().Truncate(time.Second).Add(-time.Second)), left("age", "found an older one")},
+		"request created in the same second as the start of the resume is approved":  {created(resumed().Truncate(time.Second)), accepted()},
+		"request without a creation time is not approved":                            {created(time.Time{}), left("age", "found an older one")},
+		"request after the approval period is not approved":                          {func(a *testRequest) { a.inv.NotAfter = a.inv.Now.Add(-1) }, left("window", "period has ended")},
+		"request at the end of the approval period is approved":                      {func(a *testRequest) { a.inv.NotAfter = a.inv.Now }, accepted()},
+		"undecided request whose approval was sent a second ago is not approved yet": {sent(time.Second), retried("sent", "sent less than 5m0s ago")},
+		"undecided request whose approval was sent minutes ago is approved again":    {sent(ApprovalPause), accepted()},
+		"request with the name of an approved request but another UID is approved":   {func(a *testRequest) { sent(0)(a); a.UID = "uid-other" }, accepted()},
+		"request is not approved while the start of the resume is unknown":           {func(a *testRequest) { a.inv.NotBefore = time.Time{} }, retried("resume-start", "expected a recorded start of the resume, found none")},
+		"approved request is skipped without parsing":                                {func(a *testRequest) { condition("Approved")(a); a.rewrite = emptied }, skipped("Approved")},
+		"request for a foreign signer is not parsed":                                 {func(a *testRequest) { a.Spec.SignerName = "x/y"; a.rewrite = emptied }, left("signer", `found "x/y"`)},
 	})
 }
 
 func TestMalformedRequests(t *testing.T) {
 	der := func(req []byte) []byte { block, _ := pem.Decode(req); return block.Bytes }
 	runJudged(t, tokenRequest, map[string]judgeCase{
-		"empty request is not approved":    {rewrittenBy(emptied), left("request", "expected one PEM block, found none")},
-		"DER without PEM is not approved":  {rewrittenBy(der), left("request", "expected one PEM block, found none")},
-		"another PEM type is not approved": {rewrittenBy(func(req []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der(req)}) }), left("request", `expected a PEM block of type CERTIFICATE REQUEST, found "CERTIFICATE"`)},
-		"old PEM type is not approved": {func(a *testRequest) {
+		"empty request is not approved":        {rewrittenBy(emptied), left("request", "expected one PEM block, found none")},
+		"DER without PEM is not approved":      {rewrittenBy(der), left("request", "expected one PEM block, found none")},
+		"PEM type CERTIFICATE is not approved": {rewrittenBy(func(req []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der(req)}) }), left("request", `expected a PEM block of type CERTIFICATE REQUEST, found "CERTIFICATE"`)},
+		"PEM type NEW CERTIFICATE REQUEST is not approved": {func(a *testRequest) {
 			a.rewrite = func(req []byte) []byte {
 				return pem.EncodeToMemory(&pem.Block{Type: "NEW CERTIFICATE REQUEST", Bytes: der(req)})
 			}
@@ -178,22 +178,22 @@ func TestCapOnPendingRequests(t *testing.T) {
 		more       []func(*testRequest)
 		want       map[Decision]int
 	}{
-		"requests up to the given cap are approved":                 {requests: 3, change: good, maxPending: 3, want: map[Decision]int{Approve: 3}},
-		"requests above the given cap are not approved":             {requests: 4, change: good, maxPending: 3, want: map[Decision]int{Retry: 4}},
-		"requests up to the default cap are approved":               {requests: 1, change: good, more: ofOthers(109), want: map[Decision]int{Approve: 1, Leave: 109}},
-		"requests above the default cap are not approved":           {requests: 1, change: good, more: ofOthers(110), want: map[Decision]int{Retry: 111}},
-		"requests up to the limit of one node are approved":         {requests: 20, change: good, want: map[Decision]int{Approve: 20}},
-		"requests above the limit of one node are not approved":     {requests: 21, change: good, want: map[Decision]int{Retry: 21}},
-		"node that floods the cluster blocks only its own requests": {requests: 1, change: good, more: slices.Repeat(ofOthers(1), 500), want: map[Decision]int{Approve: 1, Retry: 500}},
-		"new nodes that flood the cluster block no serving request": {requests: 1, change: good, more: slices.Repeat([]func(*testRequest){bootstrap}, 500), want: map[Decision]int{Approve: 1, Retry: 500}},
-		"malformed requests count against the cap":                  {requests: 4, change: rewrittenBy(emptied), maxPending: 3, want: map[Decision]int{Retry: 4}},
-		"old requests do not count against the cap":                 {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){old, old}, want: map[Decision]int{Approve: 3, Leave: 2}},
-		"decided requests do not count against the cap":             {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){decided}, want: map[Decision]int{Approve: 3, Skip: 1}},
-		"foreign requests do not count against the cap":             {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){foreign}, want: map[Decision]int{Approve: 3, Leave: 1}},
-		"requests that do not count keep their own verdict":         {requests: 4, change: good, maxPending: 3, more: []func(*testRequest){old, decided}, want: map[Decision]int{Retry: 4, Leave: 1, Skip: 1}},
-		"requests of unknown users do not count against the cap":    {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){stranger}, want: map[Decision]int{Approve: 3, Leave: 1}},
-		"requests that wait for hours do not count against the cap": {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){hourOld}, want: map[Decision]int{Approve: 4}},
-		"empty list has no verdicts":                                {maxPending: 3, want: map[Decision]int{}},
+		"requests up to the given cap are approved":                                             {requests: 3, change: good, maxPending: 3, want: map[Decision]int{Approve: 3}},
+		"requests above the given cap are not approved":                                         {requests: 4, change: good, maxPending: 3, want: map[Decision]int{Retry: 4}},
+		"valid request is approved if all requests together do not exceed the default cap":      {requests: 1, change: good, more: ofOthers(109), want: map[Decision]int{Approve: 1, Leave: 109}},
+		"requests above the default cap are not approved":                                       {requests: 1, change: good, more: ofOthers(110), want: map[Decision]int{Retry: 111}},
+		"requests up to the limit of one node are approved":                                     {requests: 20, change: good, want: map[Decision]int{Approve: 20}},
+		"requests above the limit of one node are not approved":                                 {requests: 21, change: good, want: map[Decision]int{Retry: 21}},
+		"node that floods the cluster blocks only its own requests":                             {requests: 1, change: good, more: slices.Repeat(ofOthers(1), 500), want: map[Decision]int{Approve: 1, Retry: 500}},
+		"new nodes that flood the cluster block no serving request":                             {requests: 1, change: good, more: slices.Repeat([]func(*testRequest){bootstrap}, 500), want: map[Decision]int{Approve: 1, Retry: 500}},
+		"malformed requests count against the cap":                                              {requests: 4, change: rewrittenBy(emptied), maxPending: 3, want: map[Decision]int{Retry: 4}},
+		"requests from before the resume do not count against the cap":                          {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){old, old}, want: map[Decision]int{Approve: 3, Leave: 2}},
+		"decided requests do not count against the cap":                                         {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){decided}, want: map[Decision]int{Approve: 3, Skip: 1}},
+		"requests for another signer do not count against the cap":                              {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){foreign}, want: map[Decision]int{Approve: 3, Leave: 1}},
+		"requests that do not count against the cap keep their verdicts if the cap is exceeded": {requests: 4, change: good, maxPending: 3, more: []func(*testRequest){old, decided}, want: map[Decision]int{Retry: 4, Leave: 1, Skip: 1}},
+		"requests of unknown users do not count against the cap":                                {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){stranger}, want: map[Decision]int{Approve: 3, Leave: 1}},
+		"requests that wait for hours do not count against the cap":                             {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){hourOld}, want: map[Decision]int{Approve: 4}},
+		"empty list has no verdicts":                                                            {maxPending: 3, want: map[Decision]int{}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -222,12 +222,12 @@ func TestCapOnPendingRequests(t *testing.T) {
 
 func TestNodeNameIsOnlyThatOfAKnownMachine(t *testing.T) {
 	cases := map[string]struct{ commonName, want string }{
-		"common name of a node with a machine is the node name": {"system:node:n1", "n1"},
-		"common name without a machine is no node name":         {"system:node:orphan", ""},
-		"common name without the prefix is no node name":        {"n1", ""},
-		"common name with only the prefix is no node name":      {"system:node:", ""},
-		"common name with two machines is the node name":        {"system:node:twin", "twin"},
-		"common name of a missing node is the node name":        {"system:node:fresh", "fresh"},
+		"common name of a node with a machine is the node name":    {"system:node:n1", "n1"},
+		"common name without a machine is no node name":            {"system:node:orphan", ""},
+		"common name without the prefix is no node name":           {"n1", ""},
+		"common name with only the prefix is no node name":         {"system:node:", ""},
+		"common name with two machines is the node name":           {"system:node:twin", "twin"},
+		"common name of a machine without a node is the node name": {"system:node:fresh", "fresh"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -39,8 +39,8 @@ type rawRequest struct {
 	version    []byte
 	spki       []byte
 	attributes [][]byte
-	infoTail   []byte // after the attributes, signed.
-	outerTail  []byte // after the signature.
+	infoTail   []byte // infoTail follows the attributes, and is signed.
+	outerTail  []byte // outerTail follows the signature.
 }
 
 func oid(parts ...int) []byte { return must(asn1.Marshal(asn1.ObjectIdentifier(parts))) }
@@ -59,7 +59,7 @@ func extensionRequest(extensions ...[]byte) []byte {
 	return tlv(tagSequence, oid(1, 2, 840, 113549, 1, 9, 14), tlv(tagSet, tlv(tagSequence, extensions...)))
 }
 
-// rewrite returns a replacement for a finished request. It is correctly signed, but has the given parts.
+// rewrite returns a replacement for a finished request. The replacement has the raw parts and a correct signature.
 func (h rawRequest) rewrite(finished []byte) []byte {
 	block, _ := pem.Decode(finished)
 	ordinary := must(x509.ParseCertificateRequest(block.Bytes))

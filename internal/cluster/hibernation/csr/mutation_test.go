@@ -220,7 +220,7 @@ func numberName(a *testRequest) {
 	a.template.RawSubject = must(asn1.Marshal(rdns))
 }
 
-// anothersKey puts another key than the signing one into the request.
+// anothersKey puts a public key into the request that does not belong to the signing key.
 func anothersKey(a *testRequest) {
 	rawRequest{spki: must(x509.MarshalPKIXPublicKey(keys().p384.Public()))}.applyTo(a)
 }

@@ -67,7 +67,7 @@ type testRequest struct {
 	rewrite func([]byte) []byte
 }
 
-// finish completes the object.
+// finish signs the PKCS #10 request, and returns the object with it.
 func (a *testRequest) finish(t testing.TB) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	der, err := x509.CreateCertificateRequest(rand.Reader, &a.template, a.key)
@@ -106,13 +106,13 @@ func tokenRequest() *testRequest {
 		tokenUser, tokenGroup, authed)
 }
 
-// openShiftRequest is the same request on OpenShift.
+// openShiftRequest is the request of an OpenShift kubelet after its certificate has expired.
 func openShiftRequest() *testRequest {
 	return newTestRequest(certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.UsageClientAuth,
 		mcoUser, mcoGroup, allSAs, authed)
 }
 
-// servingRequest contains every address of n1.
+// servingRequest is a serving request for every address of n1.
 func servingRequest() *testRequest {
 	a := newTestRequest(certificatesv1.KubeletServingSignerName, certificatesv1.UsageServerAuth, "system:node:n1", nodes, authed)
 	a.template.DNSNames = []string{"n1", "n1.example.com"}

@@ -54,7 +54,7 @@ func TestServingRequests(t *testing.T) {
 		"requester outside the group system:nodes is not approved": {withGroups(authed, "x"), left("groups", "expected a requester in the groups")},
 		"requester with a third group is not approved":             {withMoreGroups("system:masters"), left("groups", `"system:masters"`)},
 		"second organisation is not approved":                      {withOrganizations(nodes, "system:masters"), left("subject", `found "2.5.4.10", "2.5.4.10", "2.5.4.3"`)},
-		"another organisation is not approved":                     {withOrganizations("x"), left("subject", `found "x"`)},
+		"organisation other than system:nodes is not approved":     {withOrganizations("x"), left("subject", `found "x"`)},
 		"e-mail address is not approved":                           {withEmail, left("names", "found an e-mail address")},
 		"URI is not approved":                                      {func(a *testRequest) { a.template.URIs = []*url.URL{{Scheme: "spiffe", Host: "x"}} }, left("names", "found a URI")},
 		"unknown kind of name, which x509 skips, is not approved": {
@@ -64,7 +64,7 @@ func TestServingRequests(t *testing.T) {
 		},
 		"directory name is not approved": {rawRequest{attributes: [][]byte{extensionRequest(
 			altNames(tlv(tagDirectory, tlv(tagSequence))))}}.applyTo, left("names", "found a name of kind 4")},
-		"SAN with another ASN.1 class is not approved": {rawRequest{attributes: [][]byte{extensionRequest(
+		"SAN name with another ASN.1 class is not approved": {rawRequest{attributes: [][]byte{extensionRequest(
 			altNames(tlv(tagDNS, []byte("n1")), tlv(0x02, []byte{1})))}}.applyTo, left("names", "found a name of kind 2")},
 		"request without a SAN is not approved": {
 			func(a *testRequest) { a.template.DNSNames, a.template.IPAddresses = nil, nil },
@@ -104,22 +104,22 @@ func TestServingRequests(t *testing.T) {
 		"IPv4 address that the machine has as mapped IPv6 is approved": {func(a *testRequest) { a.machine().Addresses[3].Address = "::ffff:10.0.0.1" }, accepted()},
 		"IPv4 address that the request has as mapped IPv6 is approved": {rawRequest{attributes: [][]byte{extensionRequest(
 			altNames(tlv(tagIP, net.ParseIP("10.0.0.1").To16())))}}.applyTo, accepted()},
-		"lone dot as the DNS name is not approved":                   {withDNSNames("."), left("own-addresses", `"."`)},
-		"additional usage client auth is not approved":               {withMoreUsages(certificatesv1.UsageClientAuth), left("usages", `found "client auth", "digital signature", "server auth"`)},
-		"usage client auth instead of server auth is not approved":   {func(a *testRequest) { a.Spec.Usages[1] = certificatesv1.UsageClientAuth }, left("usages", "expected the usages")},
-		"all four usages together are not approved":                  {withMoreUsages(certificatesv1.UsageClientAuth, certificatesv1.UsageKeyEncipherment), left("usages", "expected the usages")},
-		"very long validity is approved":                             {func(a *testRequest) { a.Spec.ExpirationSeconds = new(int32(1 << 30)) }, accepted()},
-		"RSA key of 1024 bits is not approved":                       {signedBy(keys().rsa1024), left("key", "found RSA with 1024 bits")},
-		"RSA key of 2048 bits is approved":                           {signedBy(keys().rsa2048), accepted()},
-		"node of a machine that is being deleted is not approved":    {ofNode("leaving"), left("deleting", "to stay, found that it is being deleted")},
-		"recreated node is not approved":                             {ofNode("replaced"), left("node-uid", `found "uid-new"`)},
-		"CA certificate is not approved":                             {withCA, left("extensions", `found "2.5.29.19", "subjectAltName"`)},
-		"unknown extension is not approved":                          {withExtension(1, 3, 9999, 1), left("extensions", `found "1.3.9999.1", "subjectAltName"`)},
-		"request with only another extension is not approved":        {rawRequest{attributes: [][]byte{extensionRequest(extension(oid(2, 5, 29, 15), []byte{5, 0}))}}.applyTo, left("extensions", `found "2.5.29.15"`)},
-		"challenge password is not approved":                         {rawRequest{attributes: [][]byte{goodSAN(), challengePassword()}}.applyTo, left("extensions", "no attribute but extensionRequest")},
-		"two attributes of one kind are not approved":                {rawRequest{attributes: [][]byte{goodSAN(), extensionRequest()}}.applyTo, left("extensions", "once")},
-		"extensionRequest attribute with two values is not approved": {rawRequest{attributes: [][]byte{twoValues()}}.applyTo, left("extensions", "with one value")},
-		"malformed attribute is not approved":                        {rawRequest{attributes: [][]byte{{0x05, 0x00}}}.applyTo, left("extensions", "found others")},
+		"lone dot as the DNS name is not approved":                        {withDNSNames("."), left("own-addresses", `"."`)},
+		"additional usage client auth is not approved":                    {withMoreUsages(certificatesv1.UsageClientAuth), left("usages", `found "client auth", "digital signature", "server auth"`)},
+		"usage client auth instead of server auth is not approved":        {func(a *testRequest) { a.Spec.Usages[1] = certificatesv1.UsageClientAuth }, left("usages", "expected the usages")},
+		"all four usages together are not approved":                       {withMoreUsages(certificatesv1.UsageClientAuth, certificatesv1.UsageKeyEncipherment), left("usages", "expected the usages")},
+		"very long validity is approved":                                  {func(a *testRequest) { a.Spec.ExpirationSeconds = new(int32(1 << 30)) }, accepted()},
+		"RSA key of 1024 bits is not approved":                            {signedBy(keys().rsa1024), left("key", "found RSA with 1024 bits")},
+		"RSA key of 2048 bits is approved":                                {signedBy(keys().rsa2048), accepted()},
+		"node of a machine that is being deleted is not approved":         {ofNode("leaving"), left("deleting", "to stay, found that it is being deleted")},
+		"node with another UID than the recorded one is not approved":     {ofNode("replaced"), left("node-uid", `found "uid-new"`)},
+		"CA certificate is not approved":                                  {withCA, left("extensions", `found "2.5.29.19", "subjectAltName"`)},
+		"unknown extension is not approved":                               {withExtension(1, 3, 9999, 1), left("extensions", `found "1.3.9999.1", "subjectAltName"`)},
+		"request with another extension instead of a SAN is not approved": {rawRequest{attributes: [][]byte{extensionRequest(extension(oid(2, 5, 29, 15), []byte{5, 0}))}}.applyTo, left("extensions", `found "2.5.29.15"`)},
+		"challenge password is not approved":                              {rawRequest{attributes: [][]byte{goodSAN(), challengePassword()}}.applyTo, left("extensions", "no attribute but extensionRequest")},
+		"two attributes of one kind are not approved":                     {rawRequest{attributes: [][]byte{goodSAN(), extensionRequest()}}.applyTo, left("extensions", "once")},
+		"extensionRequest attribute with two values is not approved":      {rawRequest{attributes: [][]byte{twoValues()}}.applyTo, left("extensions", "with one value")},
+		"malformed attribute is not approved":                             {rawRequest{attributes: [][]byte{{0x05, 0x00}}}.applyTo, left("extensions", "found others")},
 		"extension request that is not DER is not approved": {
 			rawRequest{attributes: [][]byte{looseExtensions()}}.applyTo,
 			left("extensions", "expected a list of extensions in extensionRequest"),
@@ -137,14 +137,14 @@ func challengePassword() []byte {
 	return tlv(tagSequence, oid(1, 2, 840, 113549, 1, 9, 7), tlv(tagSet, tlv(0x0c, []byte("word"))))
 }
 
-// twoValues hides additional extensions in a second value, which x509 skips.
+// twoValues hides another SAN in a second value of the attribute. x509 skips that value.
 func twoValues() []byte {
 	san := tlv(tagSequence, altNames(tlv(tagDNS, []byte("n1"))))
 	more := tlv(tagSequence, altNames(tlv(tagDNS, []byte("n2"))))
 	return tlv(tagSequence, oid(1, 2, 840, 113549, 1, 9, 14), tlv(tagSet, san, more))
 }
 
-// looseExtensions returns an element after the value of an extension, which encoding/asn1 skips.
+// looseExtensions adds an element after the value of an extension. encoding/asn1 skips that element.
 func looseExtensions() []byte {
 	san := tlv(tagSequence, oid(2, 5, 29, 17), tlv(tagOctets, tlv(tagSequence, tlv(tagDNS, []byte("n1")))), []byte{0x05, 0x00})
 	return extensionRequest(san)
