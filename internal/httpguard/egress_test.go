@@ -62,7 +62,7 @@ func TestAnswersAreBounded(t *testing.T) {
 	}
 }
 
-// TestAnswersAfterTheEndOfTheRequestAreErrors covers servers that respond because the client has cancelled the request.
+// TestAnswersAfterTheEndOfTheRequestAreErrors covers responses that end because the client has cancelled the request.
 func TestAnswersAfterTheEndOfTheRequestAreErrors(t *testing.T) {
 	errEnded := errors.New("the caller has ended the request")
 	for name, row := range map[string]struct {

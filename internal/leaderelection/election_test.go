@@ -35,7 +35,7 @@ const system = "torpor-system"
 type testManager struct {
 	*Election
 
-	// end ends the manager, and waits until it has ended. failure is the error of its end.
+	// end ends the manager, and waits until it has ended. failure is the error with which the manager has ended.
 	end     func()
 	failure atomic.Pointer[error]
 }
@@ -179,7 +179,7 @@ func TestEarlierReleaseIsRespected(t *testing.T) {
 
 var errBroken = errors.New("the permission was revoked")
 
-// brokenClient rejects all updates and patches after it broke.
+// brokenClient rejects all updates and patches once it is broken.
 type brokenClient struct {
 	client.Client
 
@@ -200,8 +200,8 @@ func (c *brokenClient) Patch(ctx context.Context, obj client.Object, p client.Pa
 	return c.Client.Patch(ctx, obj, p, o...)
 }
 
-// TestLostLeaseEndsTheManager lets the renewals of a manager fail. It ends with an error, and leaves the Lease to its
-// expiry. Then another manager acts.
+// TestLostLeaseEndsTheManager lets the renewals of a manager fail. The manager ends with an error and does not release
+// its Lease. Another manager acts once the Lease has expired.
 func TestLostLeaseEndsTheManager(t *testing.T) {
 	t.Parallel()
 	hub := testenv.StartAPIServer(t)

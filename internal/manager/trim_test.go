@@ -13,8 +13,8 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 )
 
-// The field manager of an app shows whether another project handles it. The managed fields of a MySQLCluster show
-// who requested a stop.
+// The field manager of an app shows whether another project handles it. The managed fields of a MySQLCluster show the
+// requester of a stop.
 func TestCacheKeepsFieldManagers(t *testing.T) {
 	for name, test := range map[string]struct {
 		object     client.Object

@@ -63,7 +63,7 @@ func TestMachineSetsOfAPool(t *testing.T) {
 		"any name with the pool's label belongs to the pool":                          {MachineSet{Name: "mine", Labels: labelled("worker")}, true},
 		"label of another pool does not belong to the pool":                           {MachineSet{Name: "infra-worker-us-east-1a", Labels: labelled("other")}, false},
 		"name with another cluster's infraID does not belong to the pool":             {MachineSet{Name: "infra2-worker-us-east-1a"}, false},
-		"name with another pool does not belong to the pool":                          {MachineSet{Name: "infra-infra-us-east-1a"}, false},
+		"name with another pool's name does not belong to the pool":                   {MachineSet{Name: "infra-infra-us-east-1a"}, false},
 		"name with a longer pool name does not belong to the pool":                    {MachineSet{Name: "infra-worker-large-a"}, false},
 		"name of another pool without a zone does not belong to the pool":             {MachineSet{Name: "infra-worker-large"}, false},
 		"manual copy with more than a zone in its suffix does not belong to the pool": {MachineSet{Name: "infra-worker-gpu-us-east-1a", Zone: "us-east-1a"}, false},
@@ -158,11 +158,11 @@ func TestPlanChanges(t *testing.T) {
 		// want lists the changes in order, or the reason for the refusal and a part of its message.
 		want []string
 	}{
-		"replicas are set":                                                                   {job: workerJob(withReplicas(3)), sets: machineSets(1, 1), want: []string{"a: replicas from 1 to 2", "b: "}},
+		"replicas of a pool are spread over its MachineSets":                                 {job: workerJob(withReplicas(3)), sets: machineSets(1, 1), want: []string{"a: replicas from 1 to 2", "b: "}},
 		"pool without replicas has one machine":                                              {job: workerJob(), sets: machineSets(0, 0), want: []string{"a: replicas from 0 to 1", "b: "}},
-		"MachineSet without replicas gets a number":                                          {job: workerJob(withReplicas(2)), sets: machineSets(-1), want: []string{"a: replicas from none to 2"}},
+		"MachineSet without replicas gets the replicas of the pool":                          {job: workerJob(withReplicas(2)), sets: machineSets(-1), want: []string{"a: replicas from none to 2"}},
 		"zero replicas are accepted":                                                         {job: workerJob(withReplicas(0)), sets: machineSets(2), want: []string{"a: replicas from 2 to 0"}},
-		"MachineSets that are being deleted do not count":                                    {job: workerJob(withReplicas(1)), sets: []MachineSet{{Name: "infra-worker-a", IsDeleting: true, Labels: map[string]string{hivev1.MachinePoolNameLabel: "worker"}}}, want: []string{"NoMachineSets infra-worker-ZONE"}},
+		"pool whose only MachineSet is being deleted is refused":                             {job: workerJob(withReplicas(1)), sets: []MachineSet{{Name: "infra-worker-a", IsDeleting: true, Labels: map[string]string{hivev1.MachinePoolNameLabel: "worker"}}}, want: []string{"NoMachineSets infra-worker-ZONE"}},
 		"pool without MachineSets is refused":                                                {job: workerJob(withReplicas(1)), sets: []MachineSet{{Name: "other"}}, want: []string{"NoMachineSets Torpor does not create MachineSets"}},
 		"pool with too many MachineSets is refused":                                          {job: workerJob(withReplicas(1)), sets: machineSets(make([]int32, MaxMachineSets+1)...), want: []string{"TooManyMachineSets found 101"}},
 		"autoscaling without the MachineAutoscaler API is refused":                           {job: workerJob(withAutoscaling(1, 2, `{}`)), sets: machineSets(1), noScaling: true, want: []string{"NoMachineAPI use spec.replicas"}},
@@ -173,12 +173,12 @@ func TestPlanChanges(t *testing.T) {
 			job: workerJob(withAutoscaling(1, 3, `{}`)), sets: machineSets(1), autoscalers: []Autoscaler{autoscaler("theirs", "infra-worker-a", "")},
 			want: []string{"a: ", "theirs: autoscaling from 1 to 3"},
 		},
-		"duplicate, orphaned and foreign MachineAutoscalers are distinguished": {
+		"duplicate and orphaned MachineAutoscalers of the pool are deleted, and those of other pools are not": {
 			job: workerJob(withAutoscaling(1, 2, `{}`)), sets: machineSets(1),
 			autoscalers: []Autoscaler{autoscaler("1", "infra-worker-a", "worker"), autoscaler("2", "infra-worker-a", ""), autoscaler("3", "gone", "worker"), autoscaler("4", "else", "other")},
 			want:        []string{"-2", "-3", "a: ", "1: "},
 		},
-		"pool without autoscaling deletes all MachineAutoscalers": {
+		"pool without autoscaling deletes the MachineAutoscalers of its MachineSets": {
 			job: workerJob(withReplicas(1)), sets: machineSets(1), autoscalers: []Autoscaler{autoscaler("1", "infra-worker-a", ""), autoscaler("2", "else", "")},
 			want: []string{"-1", "a: "},
 		},
@@ -240,7 +240,7 @@ func TestHostileObjectsAreRefused(t *testing.T) {
 		item string
 		want bool
 	}{
-		"MachineSet is accepted": {`{"metadata":{"name":"a"},"spec":{"replicas":1,"template":{"spec":{"taints":[{"key":"k","effect":"NoSchedule"}]}}}}`, true},
+		"complete MachineSet is accepted":                             {`{"metadata":{"name":"a"},"spec":{"replicas":1,"template":{"spec":{"taints":[{"key":"k","effect":"NoSchedule"}]}}}}`, true},
 		"MachineSet with an unknown form of providerSpec is accepted": {`{"metadata":{"name":"a"},"spec":{"template":{"spec":{"providerSpec":{"value":{"zone":["a"]}}}}}}`, true},
 		"number instead of an object is refused":                      {`7`, false},
 		"object without a name is refused":                            {`{}`, false},

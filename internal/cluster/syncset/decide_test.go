@@ -94,23 +94,23 @@ func TestDecide(t *testing.T) {
 			observed([]ObservedSet{{SetKey: SetKey{Name: "other"}, Generation: 1, References: []Reference{a}}}, applied("other"), applied("s", a)),
 			decided{rule: rest, synced: "AllApplied"},
 		},
-		"unreadable set prevents deletions": {
+		"invalid set prevents deletions": {
 			observed([]ObservedSet{{SetKey: SetKey{Name: "bad"}, Generation: 1, Invalid: "why"}}, applied("s", a)),
 			decided{rule: rest, synced: "Failure", failed: "SyncSet bad: why", recorded: []string{"a"}},
 		},
-		"objects of SelectorSyncSets are not deleted while these are not read": {
+		"objects of SelectorSyncSets are not deleted while SelectorSyncSets are not read": {
 			observed(nil).with(func(o *Observed) {
 				o.Status.SelectorSyncSets, o.AreSelectorsUnread = []hiveinternalv1alpha1.SyncStatus{applied("s", a)}, true
 			}),
 			decided{rule: rest, synced: "Failure", failed: "SelectorSyncSets are not read", recorded: []string{"a"}},
 		},
-		"object of an unread SelectorSyncSet is not deleted with a SyncSet": {
+		"object of a deleted SyncSet is not deleted if an unread SelectorSyncSet has it too": {
 			observed(nil, applied("gone", a, b)).with(func(o *Observed) {
 				o.Status.SelectorSyncSets, o.AreSelectorsUnread = []hiveinternalv1alpha1.SyncStatus{applied("s", a)}, true
 			}),
 			decided{rule: apply, synced: "Applying", failed: "SelectorSyncSets are not read", deleted: []string{"b"}, recorded: []string{"b", "a"}},
 		},
-		"unread SelectorSyncSets without objects in the cluster are dropped": {
+		"unread SelectorSyncSets without objects in the cluster are dropped from the status": {
 			observed(nil).with(func(o *Observed) {
 				o.Status.SelectorSyncSets, o.AreSelectorsUnread = []hiveinternalv1alpha1.SyncStatus{applied("s")}, true
 			}),
@@ -120,7 +120,7 @@ func TestDecide(t *testing.T) {
 			observed(nil, applied("s", a)).with(func(o *Observed) { o.Excess = 1 }),
 			decided{rule: rest, synced: "Failure", failed: "Expected at most 100 sets", recorded: []string{"a"}},
 		},
-		"set that became Upsert deletes nothing": {
+		"set whose mode became Upsert deletes nothing": {
 			observed([]ObservedSet{{SetKey: SetKey{Name: "s"}, Generation: 1}}, applied("s", a)), decided{rule: rest, synced: "AllApplied"},
 		},
 		"first pass after a resume applies all sets": {
@@ -132,17 +132,17 @@ func TestDecide(t *testing.T) {
 		"all sets are applied again after hours": {
 			oneApplied.with(func(o *Observed) { o.Now = now.Add(3 * time.Hour) }), decided{rule: apply, synced: "Applying", sets: []string{"s"}, isFull: true, recorded: []string{"a"}},
 		},
-		"sets whose last attempt failed are applied again after a pause": {
+		"sets whose last attempt failed wait for the next attempt": {
 			changed.with(func(o *Observed) {
 				o.Attempt = Attempt{Fingerprint: fingerprintOf(changed), RetryAt: now.Add(time.Minute), NoAnswer: "no answer in time"}
 			}), decided{rule: retry, synced: "NoAnswer", recorded: []string{"a"}},
 		},
-		"sets are applied without a pause after an attempt of other sets failed": {
+		"sets are applied without a wait after an attempt of other sets failed": {
 			changed.with(func(o *Observed) {
 				o.Attempt = Attempt{Fingerprint: "other", RetryAt: now.Add(time.Minute)}
 			}), decided{rule: apply, synced: "Applying", sets: []string{"s"}, recorded: []string{"a"}},
 		},
-		"sets are applied without a pause after an attempt at another server failed": {
+		"sets are applied without a wait after an attempt at another server failed": {
 			changed.with(func(o *Observed) {
 				o.Attempt = Attempt{Fingerprint: fingerprintOf(changed), RetryAt: now.Add(time.Minute), NoAnswer: "no answer in time"}
 				o.Server = "another"
@@ -227,7 +227,7 @@ func fingerprintOf(o Observed) string {
 	return (&situation{Observed: o}).fingerprint()
 }
 
-// describe returns the part of the message of Failed that a row expects, or the whole message without that part.
+// describe returns the part of the message of Failed that a row expects, or the whole message if it lacks that part.
 func describe(plan Plan, failed string) decided {
 	d := decided{rule: plan.Rule, synced: plan.Synced.Reason}
 	if plan.Failed.Status == metav1.ConditionTrue {

@@ -17,7 +17,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
 )
 
-// TestRunner runs jobs in virtual time. A job is its own outcome, and its memory is the time of the next attempt.
+// TestRunner runs jobs in virtual time. Each job returns itself as the outcome. The runner remembers the time of the
+// next attempt.
 func TestRunner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var begun []Outcome

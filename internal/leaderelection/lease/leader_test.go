@@ -82,15 +82,15 @@ func TestDescribeGapOfParts(t *testing.T) {
 		controllers, namespace string
 		want                   string
 	}{
-		"one of the managers handles it: no reason":                  {[]Leader{leader(0, "sync"), leader(0, "lrp,tasks", "a"), leader(0, "lrp,tasks", "b")}, "lrp", "b", ""},
-		"none has the controllers: reported":                         {[]Leader{leader(0, "sync"), leader(0, "lrp", "a")}, "tasks", "a", "runs without the controllers tasks"},
-		"the controllers watch other namespaces: reported":           {[]Leader{leader(0, "sync"), leader(0, "lrp", "a")}, "lrp", "b", "does not watch the namespace b"},
-		"a cluster-scoped object: reported":                          {[]Leader{leader(0, "slumber", "a"), leader(0, "slumber", "b")}, "slumber", "", "handles no cluster-scoped objects"},
-		"the manager of the namespace has ended: reported":           {[]Leader{leader(0, "lrp", "a"), leader(time.Hour, "lrp", "b")}, "lrp", "b", "no manager has renewed the Lease torpor-system/torpor-apps-"},
-		"a manager that has ended, and another that runs: no reason": {[]Leader{leader(time.Hour, "lrp", "b"), leader(0, "lrp")}, "lrp", "b", ""},
-		"a manager that may have ended: no reason":                   {[]Leader{leader(time.Minute, "lrp", "b")}, "lrp", "b", ""},
-		"a manager with an unknown scope: no reason":                 {[]Leader{leader(0, "sync"), unknown}, "lrp", "b", ""},
-		"all managers have ended, with other controllers: reported":  {[]Leader{leader(time.Hour, "sync")}, "lrp", "b", "runs without the controllers lrp"},
+		"one of the managers handles the object: no reason":                                          {[]Leader{leader(0, "sync"), leader(0, "lrp,tasks", "a"), leader(0, "lrp,tasks", "b")}, "lrp", "b", ""},
+		"no manager has the controllers: reported":                                                   {[]Leader{leader(0, "sync"), leader(0, "lrp", "a")}, "tasks", "a", "runs without the controllers tasks"},
+		"the controllers watch other namespaces: reported":                                           {[]Leader{leader(0, "sync"), leader(0, "lrp", "a")}, "lrp", "b", "does not watch the namespace b"},
+		"a cluster-scoped object: reported":                                                          {[]Leader{leader(0, "slumber", "a"), leader(0, "slumber", "b")}, "slumber", "", "handles no cluster-scoped objects"},
+		"the manager of the namespace has ended: reported":                                           {[]Leader{leader(0, "lrp", "a"), leader(time.Hour, "lrp", "b")}, "lrp", "b", "no manager has renewed the Lease torpor-system/torpor-apps-"},
+		"a manager that has ended, and a running one that handles the object: no reason":             {[]Leader{leader(time.Hour, "lrp", "b"), leader(0, "lrp")}, "lrp", "b", ""},
+		"a manager that may have ended: no reason":                                                   {[]Leader{leader(time.Minute, "lrp", "b")}, "lrp", "b", ""},
+		"a manager with an unknown scope: no reason":                                                 {[]Leader{leader(0, "sync"), unknown}, "lrp", "b", ""},
+		"the only manager has ended and lacks the controllers: the missing controllers are reported": {[]Leader{leader(time.Hour, "sync")}, "lrp", "b", "runs without the controllers lrp"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -112,13 +112,13 @@ func TestDescribeSplitAndOverlap(t *testing.T) {
 		leading, waiting Scope
 		split, overlap   string
 	}{
-		"two replicas of one Deployment: no problem":               {scope("torpor", "sync"), scope("torpor", "sync"), "", ""},
-		"a rollout that changes the controllers: no problem":       {scope("torpor", "sync"), scope("torpor", "sync,hibernation"), "", ""},
-		"an unknown Deployment of the leader: no problem":          {scope("", "sync"), scope("two", "hibernation"), "", ""},
-		"an unknown Deployment of the waiting replica: no problem": {scope("one", "sync"), scope("", "hibernation"), "", ""},
-		"two Deployments with the same scope: no split":            {scope("one", "sync", "a", "b"), scope("two", "sync", "b", "a"), "", "one leads with the controllers sync in the namespaces a,b"},
-		"different controllers: a split":                           {scope("one", "sync"), scope("two", "hibernation"), "one leads with the controllers sync in all namespaces, and that this replica of two waits with the controllers hibernation", "one leads"},
-		"common namespaces: an overlap":                            {scope("one", "sync", "a"), scope("two", "sync"), "one leads", "one leads with the controllers sync in the namespaces a, and that this replica of two waits with the controllers sync in all namespaces"},
+		"two replicas of one Deployment: no split and no overlap":                      {scope("torpor", "sync"), scope("torpor", "sync"), "", ""},
+		"a rollout that changes the controllers: no split and no overlap":              {scope("torpor", "sync"), scope("torpor", "sync,hibernation"), "", ""},
+		"an unknown Deployment of the leader: no split and no overlap":                 {scope("", "sync"), scope("two", "hibernation"), "", ""},
+		"an unknown Deployment of the waiting replica: no split and no overlap":        {scope("one", "sync"), scope("", "hibernation"), "", ""},
+		"two Deployments with the same scope: an overlap, but no split":                {scope("one", "sync", "a", "b"), scope("two", "sync", "b", "a"), "", "one leads with the controllers sync in the namespaces a,b"},
+		"two Deployments with different controllers: a split and an overlap":           {scope("one", "sync"), scope("two", "hibernation"), "one leads with the controllers sync in all namespaces, and that this replica of two waits with the controllers hibernation", "one leads"},
+		"two Deployments with different but common namespaces: a split and an overlap": {scope("one", "sync", "a"), scope("two", "sync"), "one leads", "one leads with the controllers sync in the namespaces a, and that this replica of two waits with the controllers sync in all namespaces"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

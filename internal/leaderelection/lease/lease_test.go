@@ -174,7 +174,7 @@ func TestFindDeployment(t *testing.T) {
 		"a-b-c-5f7d8b9c4d-bcdfg":                            "a-b-c",
 		"torpor-manager-0":                                  "", // A StatefulSet.
 		"torpor-manager-x2k9z":                              "", // A ReplicaSet or a DaemonSet.
-		"cluster-x7k2z-worker-b-bqz4f":                      "", // A machine: with the host network the name is that of the node.
+		"cluster-x7k2z-worker-b-bqz4f":                      "", // A node: a Pod with the host network has the host name of its node.
 		"torpor-manager-7d4b9c8f6d-x2k9":                    "",
 		"torpor-manager-7d4b9c8f6dd-x2k9z":                  "",
 		"torpor-manager-7d4b9c8f6a-x2k9z":                   "", // The hash contains an unused letter.
@@ -182,7 +182,7 @@ func TestFindDeployment(t *testing.T) {
 		"-7d4b9c8f6d-x2k9z":                                 "",
 		"laptop":                                            "",
 		"":                                                  "",
-		strings.Repeat("n", 46) + "-7d4b9c8f6d-x2k9z":       "", // 63 letters: the name may be cut.
+		strings.Repeat("n", 46) + "-7d4b9c8f6d-x2k9z":       "", // 63 characters: the name may be truncated.
 		strings.Repeat("n", 45) + "-7d4b9c8f6d-x2k9z":       strings.Repeat("n", 45),
 		strings.Repeat("n", 50) + "-7d4b9c" + "x2k9z":       "",
 		"torpor-manager-7d4b9c8f6d-x2k9z.torpor-system.pod": "",

@@ -11,15 +11,15 @@ import (
 	"github.com/torpor-dev/torpor/test/env/model"
 )
 
-// toyPhase is what the process of a manager does next.
+// toyPhase is the phase of a manager's process.
 type toyPhase int8
 
 const (
 	toyAwaits   toyPhase = iota // It lists the Leases before the acquisition.
 	toyAcquires                 // It has found no overlap, and acquires its Lease.
 	toyLists                    // It holds its Lease, and lists the others.
-	toyStarts                   // It was told to act, and starts its controllers.
-	toyYields                   // It was told to yield, and releases its Lease.
+	toyStarts                   // It may act, and starts its controllers.
+	toyYields                   // It must yield, and releases its Lease.
 	toyActs                     // Its controllers run.
 	toyDead                     // The process was killed.
 )
@@ -27,8 +27,8 @@ const (
 // toyManager is a manager with its Lease.
 type toyManager struct {
 	Phase toyPhase
-	// IsHeld, IsMarked and AcquiredAt are the state of the Lease on the API server. The time is that of a clock that may
-	// differ from all others.
+	// IsHeld, IsMarked and AcquiredAt are the state of the Lease on the API server. AcquiredAt is a time of the
+	// manager's clock, which may differ from all other clocks.
 	IsHeld, IsMarked bool
 	AcquiredAt       int8
 }
@@ -111,7 +111,7 @@ func (scopes toyScopes) advance(s toyOverlap, i int) []model.Move[toyOverlap] {
 	return nil
 }
 
-// expire returns the end of a Lease whose process was killed. A process that lives renews its Lease, or exits before the
+// expire returns the end of a Lease whose process was killed. A running process renews its Lease, or exits before the
 // Lease expires.
 func (scopes toyScopes) expire(s toyOverlap, i int) []model.Move[toyOverlap] {
 	m := s.Managers[i]
@@ -167,13 +167,13 @@ func (scopes toyScopes) rival(s toyOverlap, i int) int {
 func TestOverlapModel(t *testing.T) {
 	t.Parallel()
 	for name, scopes := range map[string]toyScopes{
-		"all have all namespaces":                  {},
-		"the first one overlaps with both others":  {{"a", "b"}, {"a"}, {"b"}},
-		"the second one overlaps with both others": {{"a"}, nil, {"b"}},
-		"the third one overlaps with both others":  {{"a"}, {"b"}, {"a", "b"}},
-		"two overlap": {{"a"}, {"a", "b"}, {"c"}},
-		"each has a common namespace with each other": {{"a", "b"}, {"b", "c"}, {"c", "a"}},
-		"the namespaces of all are different":         {{"a"}, {"b"}, {"c"}},
+		"all managers have all namespaces":                              {},
+		"first manager has a common namespace with each of the others":  {{"a", "b"}, {"a"}, {"b"}},
+		"second manager has a common namespace with each of the others": {{"a"}, nil, {"b"}},
+		"third manager has a common namespace with each of the others":  {{"a"}, {"b"}, {"a", "b"}},
+		"two of three managers have a common namespace":                 {{"a"}, {"a", "b"}, {"c"}},
+		"every two managers have a common namespace":                    {{"a", "b"}, {"b", "c"}, {"c", "a"}},
+		"no two managers have a common namespace":                       {{"a"}, {"b"}, {"c"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

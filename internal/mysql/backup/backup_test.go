@@ -49,17 +49,17 @@ func TestChooseBackup(t *testing.T) {
 		want  backup.ObjectKeys
 		err   string
 	}{
-		"the newest complete backup before the point is chosen": {keys: all, point: noon().AddDate(1, 0, 0), want: second},
-		"a backup taken exactly at the point is chosen":         {keys: all, point: noon().Add(time.Hour), want: second},
-		"a backup taken after the point is not chosen":          {keys: all, point: noon().Add(time.Hour - time.Second), want: first},
-		"a point in another time zone is compared in UTC":       {keys: all, point: noon().In(time.FixedZone("x", 3600)), want: first},
-		"a point before the first backup is an error":           {keys: all, point: noon().Add(-time.Second), err: "found only later backups (2, the first at 2026-11-20T12:00:00Z); choose a later restore point"},
-		"an incomplete backup is not chosen":                    {keys: []string{half.Dump}, point: noon().AddDate(1, 0, 0), err: "none at all; check the bucket"},
-		"a newer MOCO backup is chosen":                         {keys: mocos, point: noon(), want: moco(-time.Hour, "", noon().Add(30*time.Minute))},
-		"MOCO's binary logs belong to the preceding backup":     {keys: mocos, point: noon().Add(-90 * time.Minute), want: moco(-2*time.Hour, "binlog.tar.zst", noon().Add(-time.Hour))},
-		"a newer Torpor backup is chosen":                       {keys: mocos, point: noon().Add(2 * time.Hour), want: second},
-		"a point before the first MOCO backup is an error":      {keys: mocos, point: noon().Add(-3 * time.Hour), err: "found only later backups (4, the first at 2026-11-20T10:00:00Z); choose a later restore point"},
-		"an empty bucket is an error":                           {point: noon(), err: "expected a backup of ns/test that is not after 2026-11-20T12:00:00Z"},
+		"the newest complete backup before the point is chosen":       {keys: all, point: noon().AddDate(1, 0, 0), want: second},
+		"a backup taken exactly at the point is chosen":               {keys: all, point: noon().Add(time.Hour), want: second},
+		"a backup taken after the point is not chosen":                {keys: all, point: noon().Add(time.Hour - time.Second), want: first},
+		"a point in another time zone is compared in UTC":             {keys: all, point: noon().In(time.FixedZone("x", 3600)), want: first},
+		"a point before the first backup is an error":                 {keys: all, point: noon().Add(-time.Second), err: "found only later backups (2, the first at 2026-11-20T12:00:00Z); choose a later restore point"},
+		"an incomplete backup is not chosen":                          {keys: []string{half.Dump}, point: noon().AddDate(1, 0, 0), err: "none at all; check the bucket"},
+		"a newer MOCO backup is chosen":                               {keys: mocos, point: noon(), want: moco(-time.Hour, "", noon().Add(30*time.Minute))},
+		"MOCO's binary logs are those of the backup before the point": {keys: mocos, point: noon().Add(-90 * time.Minute), want: moco(-2*time.Hour, "binlog.tar.zst", noon().Add(-time.Hour))},
+		"a newer Torpor backup is chosen":                             {keys: mocos, point: noon().Add(2 * time.Hour), want: second},
+		"a point before the first MOCO backup is an error":            {keys: mocos, point: noon().Add(-3 * time.Hour), err: "found only later backups (4, the first at 2026-11-20T10:00:00Z); choose a later restore point"},
+		"an empty bucket is an error":                                 {point: noon(), err: "expected a backup of ns/test that is not after 2026-11-20T12:00:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := backup.ChooseBackup(row.keys, "ns", "test", row.point)
@@ -149,9 +149,9 @@ func TestPlanReplay(t *testing.T) {
 		"a point after the last shipped transaction: an error":                      {dump: a + ":1-30", segments: chain[:2], shipped: 40, gtids: a + ":1-30", point: 50, err: "until 2026-11-20T12:00:40Z without a gap"},
 		"a gap before the point: an error":                                          {dump: a + ":1-15", segments: []backup.StoredSegment{chain[0], chain[2]}, point: 35, err: "from the backup of 2026-11-20T12:00:00Z until 2026-11-20T12:00:19Z without a gap"},
 		"the newest restorable point is the last point before a gap":                {dump: a + ":1-15", segments: []backup.StoredSegment{chain[0], chain[2]}, point: 3600, newest: true, want: []string{a + ":11-20"}, reached: 19},
-		"a new primary that lacks shipped transactions: a gap":                      {dump: a + ":1-20", segments: []backup.StoredSegment{chain[1], after}, point: 35, err: "until 2026-11-20T12:00:29Z without a gap"},
-		"overlapping segments of two shippers: chained":                             {dump: a + ":1-10", segments: append([]backup.StoredSegment{segment(a+":1-10", a+":11-17", 10, 16), segment(a+":1-17", a+":18-24", 17, 24)}, chain...), point: 35, want: []string{a + ":11-17", a + ":11-20", a + ":18-24", a + ":21-30", b + ":1-5"}, reached: 35},
-		"a last shipment that is much older than the dump: nothing to replay":       {dump: a + ":1-30", shipped: -3600, gtids: a + ":1-2", point: 50},
+		"a new primary that lacks shipped transactions: an error":                   {dump: a + ":1-20", segments: []backup.StoredSegment{chain[1], after}, point: 35, err: "until 2026-11-20T12:00:29Z without a gap"},
+		"overlapping segments of two shippers: all are replayed":                    {dump: a + ":1-10", segments: append([]backup.StoredSegment{segment(a+":1-10", a+":11-17", 10, 16), segment(a+":1-17", a+":18-24", 17, 24)}, chain...), point: 35, want: []string{a + ":11-17", a + ":11-20", a + ":18-24", a + ":21-30", b + ":1-5"}, reached: 35},
+		"a last shipment that is an hour older than the dump: nothing to replay":    {dump: a + ":1-30", shipped: -3600, gtids: a + ":1-2", point: 50},
 	} {
 		t.Run(name, func(t *testing.T) {
 			shipped := backup.ShippedState{Until: at(row.shipped), GTIDs: gtids(t, row.gtids)}
@@ -271,7 +271,7 @@ func TestFindCopyPrimary(t *testing.T) {
 		"the only instance that follows an external server is the primary":              {[]string{"b", "outside", "b"}, 1},
 		"the only reachable instance, which follows an external server, is the primary": {[]string{"", "outside", ""}, 1},
 		"two instances follow an external server: no primary":                           {[]string{"outside", "outside", "a"}, -1},
-		"a replica follows another instance: no primary":                                {[]string{"c", "outside", ""}, -1},
+		"a replica follows another instance than the candidate: no primary":             {[]string{"c", "outside", ""}, -1},
 		"no instance follows an external server: no primary":                            {[]string{"b", "", "b"}, -1},
 		"no reachable instance: no primary":                                             {[]string{"", "", ""}, -1},
 	} {
@@ -342,7 +342,7 @@ func TestRestoreResult(t *testing.T) {
 		wantLeft int
 	}{
 		"warnings within the size limit are kept":                          {[]string{"view a", "an event"}, 1, []string{"view a", "an event"}, 1},
-		"no warnings and no skipped objects":                               {nil, 0, nil, 0},
+		"no warnings and no skipped objects: none are reported":            {nil, 0, nil, 0},
 		"warnings beyond the size limit are counted":                       {[]string{"view a", long, long, long}, 1, []string{"view a", long, "2 more warnings are in the log of the Job"}, 1},
 		"warnings about skipped objects beyond the size limit are counted": {[]string{"view a", long, long, long}, 4, []string{"view a", long, "2 more warnings are in the log of the Job"}, 3},
 		"a single warning above the size limit is counted":                 {[]string{strings.Repeat(long, 4)}, 1, []string{"1 more warnings are in the log of the Job"}, 1},
@@ -396,11 +396,11 @@ func TestBadInputIsRefused(t *testing.T) {
 		cluster func(*mocov1beta2.MySQLCluster)
 		err     string
 	}{
-		"a policy without a bucket and a volume: refused": {image: "torpor", err: "expected bucketConfig or workVolume as the destination of the backups"},
-		"backend type gcs: refused":                       {image: "torpor", job: mocov1beta2.JobConfig{BucketConfig: &mocov1beta2.BucketConfig{BucketName: "b", BackendType: "gcs"}}, err: "expected s3, found gcs, which Torpor does not support"},
-		"backend type azure: refused":                     {image: "torpor", job: mocov1beta2.JobConfig{BucketConfig: &mocov1beta2.BucketConfig{BucketName: "b", BackendType: "azure"}}, err: "found azure"},
-		"ephemeral volume: refused":                       {image: "torpor", job: mocov1beta2.JobConfig{WorkVolume: new(keptJSON(`{"emptyDir": {}}`))}, err: "found an emptyDir or ephemeral volume"},
-		"a volume that cannot be parsed: refused":         {image: "torpor", job: mocov1beta2.JobConfig{WorkVolume: new(keptJSON(`{"emptyDir": 3}`))}, err: "jobConfig.workVolume: expected the same format as in a Pod"},
+		"a policy without a bucket or a volume: refused": {image: "torpor", err: "expected bucketConfig or workVolume as the destination of the backups"},
+		"backend type gcs: refused":                      {image: "torpor", job: mocov1beta2.JobConfig{BucketConfig: &mocov1beta2.BucketConfig{BucketName: "b", BackendType: "gcs"}}, err: "expected s3, found gcs, which Torpor does not support"},
+		"backend type azure: refused":                    {image: "torpor", job: mocov1beta2.JobConfig{BucketConfig: &mocov1beta2.BucketConfig{BucketName: "b", BackendType: "azure"}}, err: "found azure"},
+		"ephemeral volume: refused":                      {image: "torpor", job: mocov1beta2.JobConfig{WorkVolume: new(keptJSON(`{"emptyDir": {}}`))}, err: "found an emptyDir or ephemeral volume"},
+		"a volume that cannot be parsed: refused":        {image: "torpor", job: mocov1beta2.JobConfig{WorkVolume: new(keptJSON(`{"emptyDir": 3}`))}, err: "jobConfig.workVolume: expected the same format as in a Pod"},
 		"an environment that cannot be parsed: refused": {
 			image: "torpor", job: mocov1beta2.JobConfig{BucketConfig: bucketed.BucketConfig, Env: []mocov1beta2.Kept{keptJSON(`{}`), keptJSON(`{"name": 1}`)}},
 			err: "jobConfig.env[1]: expected the same format as in a Pod",
@@ -591,9 +591,9 @@ func TestDecide(t *testing.T) {
 			withRestore(o)
 			o.RestoreJob, o.Cluster.Status.RestoredTime = &batchv1.Job{}, &metav1.Time{}
 		}, ""},
-		"a finished restore is not repeated":                          {func(o *backup.Observed) { withRestore(o); o.Cluster.Status.RestoredTime = &metav1.Time{} }, ""},
-		"a CronJob that cannot be built does not prevent the restore": {func(o *backup.Observed) { withPolicy(o); withRestore(o) }, "apply CronJob, create Job"},
-		"a terminating cluster gets no Jobs":                          {func(o *backup.Observed) { withPolicy(o); o.Cluster.DeletionTimestamp = &metav1.Time{Time: noon()} }, ""},
+		"a finished restore is not repeated":                                               {func(o *backup.Observed) { withRestore(o); o.Cluster.Status.RestoredTime = &metav1.Time{} }, ""},
+		"a cluster with a backup policy and spec.restore gets a CronJob and a restore Job": {func(o *backup.Observed) { withPolicy(o); withRestore(o) }, "apply CronJob, create Job"},
+		"a terminating cluster gets no Jobs":                                               {func(o *backup.Observed) { withPolicy(o); o.Cluster.DeletionTimestamp = &metav1.Time{Time: noon()} }, ""},
 		"the CronJob is unchanged while reconciliation is stopped": {func(o *backup.Observed) {
 			o.CronJob = &batchv1.CronJob{}
 			o.Cluster.Annotations = map[string]string{mocov1beta2.ReconciliationStoppedAnnotation: "true"}

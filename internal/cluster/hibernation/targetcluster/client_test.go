@@ -63,15 +63,15 @@ func TestDialRefuses(t *testing.T) {
 		"authentication plugin is refused": {func(_ *cluster, u *user, _ *config) {
 			u.AuthProvider = &clientcmdapi.AuthProviderConfig{Name: "oidc"}
 		}, errForeign},
-		"file with a token is refused":                     {func(_ *cluster, u *user, _ *config) { u.TokenFile = "/token" }, errForeign},
-		"client certificate file is refused":               {func(_ *cluster, u *user, _ *config) { u.ClientCertificate = "/crt" }, errForeign},
-		"file with a key is refused":                       {func(_ *cluster, u *user, _ *config) { u.ClientKey = "/key" }, errForeign},
-		"file with a CA certificate is refused":            {func(c *cluster, _ *user, _ *config) { c.CertificateAuthority = "/ca" }, errForeign},
-		"plain http is refused":                            {func(c *cluster, _ *user, _ *config) { c.Server = "http://127.0.0.1:1" }, errInsecure},
-		"server without a scheme is refused":               {func(c *cluster, _ *user, _ *config) { c.Server = "127.0.0.1:1" }, errInsecure},
-		"server with an unverified certificate is refused": {func(c *cluster, _ *user, _ *config) { c.InsecureSkipTLSVerify = true }, errInsecure},
-		"proxy is refused":                                 {func(c *cluster, _ *user, _ *config) { c.ProxyURL = "http://10.0.0.1:3128" }, errUnlistedProxy},
-		"impersonation of a user is refused":               {func(_ *cluster, u *user, _ *config) { u.Impersonate = "system:admin" }, errInsecure},
+		"reference to a token file is refused":              {func(_ *cluster, u *user, _ *config) { u.TokenFile = "/token" }, errForeign},
+		"reference to a client certificate file is refused": {func(_ *cluster, u *user, _ *config) { u.ClientCertificate = "/crt" }, errForeign},
+		"reference to a key file is refused":                {func(_ *cluster, u *user, _ *config) { u.ClientKey = "/key" }, errForeign},
+		"reference to a CA certificate file is refused":     {func(c *cluster, _ *user, _ *config) { c.CertificateAuthority = "/ca" }, errForeign},
+		"plain http is refused":                             {func(c *cluster, _ *user, _ *config) { c.Server = "http://127.0.0.1:1" }, errInsecure},
+		"server without a scheme is refused":                {func(c *cluster, _ *user, _ *config) { c.Server = "127.0.0.1:1" }, errInsecure},
+		"server with an unverified certificate is refused":  {func(c *cluster, _ *user, _ *config) { c.InsecureSkipTLSVerify = true }, errInsecure},
+		"proxy is refused":                                  {func(c *cluster, _ *user, _ *config) { c.ProxyURL = "http://10.0.0.1:3128" }, errUnlistedProxy},
+		"impersonation of a user is refused":                {func(_ *cluster, u *user, _ *config) { u.Impersonate = "system:admin" }, errInsecure},
 		"impersonation of a group is refused": {func(_ *cluster, u *user, _ *config) {
 			u.Impersonate, u.ImpersonateGroups = "x", []string{"system:masters"}
 		}, errInsecure},
@@ -160,7 +160,7 @@ func TestDescribeErrorOfRealConnections(t *testing.T) {
 		"server that redirects":                             {handler: answer(http.StatusFound), trust: true, want: "the server answers with a redirect (302), which is not followed"},
 		"server with a certificate of an unknown authority": {handler: answer(http.StatusOK), want: "the server's certificate is not signed by the authority in the kubeconfig"},
 		"stopped server":                                    {handler: answer(http.StatusOK), closed: true, want: "the connection is refused"},
-		"server under another name":                         {handler: answer(http.StatusOK), trust: true, server: "another.example", want: "the server's certificate is for another name"},
+		"server whose certificate is for another name":      {handler: answer(http.StatusOK), trust: true, server: "another.example", want: "the server's certificate is for another name"},
 		"server that closes the connection at once":         {handler: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, trust: true, want: "the connection fails"},
 	} {
 		t.Run(name, func(t *testing.T) {

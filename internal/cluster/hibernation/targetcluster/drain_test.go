@@ -54,7 +54,8 @@ func TestDecodePod(t *testing.T) {
 	}
 }
 
-// drainServer records its requests. Its budgets prevent evictions, or it refuses them.
+// drainServer records its requests. The name of a pod determines the response to the pod's eviction, such as a refusal
+// because of a PodDisruptionBudget.
 func drainServer(t *testing.T, pods int) (client *ClusterClient, asked func() []string) {
 	t.Helper()
 	var requests []string

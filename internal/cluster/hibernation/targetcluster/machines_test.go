@@ -24,11 +24,11 @@ func TestDecodeMachine(t *testing.T) {
 		object map[string]any
 		want   csr.KnownMachine
 	}{
-		"Machine with a node reference takes the name of its node": {
+		"Machine with a node reference has the node name of the reference": {
 			map[string]any{"status": map[string]any{"nodeRef": map[string]any{"kind": "Node", "name": "worker-0"}, "addresses": []any{internalDNS, internalIP}}},
 			csr.KnownMachine{NodeName: "worker-0", Addresses: both},
 		},
-		"Machine without a node reference takes its internal DNS name": {
+		"Machine without a node reference has its internal DNS name as the node name": {
 			map[string]any{"status": map[string]any{"addresses": []any{internalDNS, internalIP}}},
 			csr.KnownMachine{NodeName: "ip-10-0-0-1.ec2.internal", Addresses: both},
 		},
@@ -50,12 +50,12 @@ func TestDecodeMachine(t *testing.T) {
 			},
 			csr.KnownMachine{NodeName: "worker-0", Deleting: true},
 		},
-		"Machine without a status takes no name":                     {map[string]any{}, csr.KnownMachine{}},
-		"malformed Machine takes no name":                            {map[string]any{"status": "fine"}, csr.KnownMachine{}},
-		"Machine with a malformed reference takes no name":           {map[string]any{"status": map[string]any{"nodeRef": "worker-0", "addresses": []any{internalDNS}}}, csr.KnownMachine{}},
-		"Machine with malformed addresses takes no name":             {map[string]any{"status": map[string]any{"addresses": "10.0.0.1"}}, csr.KnownMachine{}},
-		"Machine with only an external name takes no name":           {map[string]any{"status": map[string]any{"addresses": []any{map[string]any{"type": "ExternalDNS", "address": "a.b"}}}}, csr.KnownMachine{Addresses: []corev1.NodeAddress{{Type: corev1.NodeExternalDNS, Address: "a.b"}}}},
-		"Machine with an empty reference does not take its DNS name": {map[string]any{"status": map[string]any{"nodeRef": map[string]any{}, "addresses": []any{internalDNS}}}, csr.KnownMachine{Addresses: both[:1]}},
+		"Machine without a status has no node name":                                      {map[string]any{}, csr.KnownMachine{}},
+		"malformed Machine has no node name":                                             {map[string]any{"status": "fine"}, csr.KnownMachine{}},
+		"Machine with a malformed node reference has no node name":                       {map[string]any{"status": map[string]any{"nodeRef": "worker-0", "addresses": []any{internalDNS}}}, csr.KnownMachine{}},
+		"Machine with malformed addresses has no node name":                              {map[string]any{"status": map[string]any{"addresses": "10.0.0.1"}}, csr.KnownMachine{}},
+		"Machine with only an external DNS name has no node name":                        {map[string]any{"status": map[string]any{"addresses": []any{map[string]any{"type": "ExternalDNS", "address": "a.b"}}}}, csr.KnownMachine{Addresses: []corev1.NodeAddress{{Type: corev1.NodeExternalDNS, Address: "a.b"}}}},
+		"Machine with an empty node reference and an internal DNS name has no node name": {map[string]any{"status": map[string]any{"nodeRef": map[string]any{}, "addresses": []any{internalDNS}}}, csr.KnownMachine{Addresses: both[:1]}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			item, err := json.Marshal(row.object)

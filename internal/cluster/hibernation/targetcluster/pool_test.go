@@ -264,7 +264,8 @@ func TestTheVersionIsReadWhereThereIsOne(t *testing.T) {
 	}
 }
 
-// TestAKubeconfigIsReadBeforeItIsNeeded counts the Secret reads of a resume after its first machine runs.
+// TestAKubeconfigIsReadBeforeItIsNeeded counts the reads of the kubeconfig Secret, before and after the first machine
+// of a resuming cluster runs.
 func TestAKubeconfigIsReadBeforeItIsNeeded(t *testing.T) {
 	now := clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0))
 	p := NewPool(Dialer{AllowInsecure: true}, now)
@@ -302,7 +303,8 @@ func TestAKubeconfigIsReadBeforeItIsNeeded(t *testing.T) {
 	}
 }
 
-// TestProbesWithoutAWaitingPassHaveLowerPriority uses a cluster that has just resumed, and one with a waiting pass.
+// TestProbesWithoutAWaitingPassHaveLowerPriority uses a settled cluster, a cluster that is probed more often, and a
+// cluster whose pass waits for a poll.
 func TestProbesWithoutAWaitingPassHaveLowerPriority(t *testing.T) {
 	now := clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0))
 	p := NewPool(Dialer{AllowInsecure: true}, now)
@@ -323,7 +325,7 @@ func TestProbesWithoutAWaitingPassHaveLowerPriority(t *testing.T) {
 	expectNoJob(t, p, calm.Cluster, "another pass waits for its cluster")
 	p.lookOnce(t, waking.Cluster)
 	now.SetTime(now.Now().Add(calmInterval))
-	p.lookOnce(t, calm.Cluster) // The poll was delayed for long enough.
+	p.lookOnce(t, calm.Cluster) // The poll runs although another pass still waits, because it was delayed for long enough.
 	p.RequestLook(calm)
 	p.Watch(calm.Cluster, calmInterval)
 	p.lookOnce(t, awaited.Cluster)

@@ -30,7 +30,7 @@ func TestListedProxiesAreUsed(t *testing.T) {
 		"listed proxy does not bypass the verification of the server's name": {listed: []string{"127.0.0.1"}, server: "https://another.example:", says: "the server's certificate is for another name"},
 		"listed proxy to a metadata service is refused":                      {listed: []string{"127.0.0.1"}, server: "https://169.254.169.254:", want: httpguard.ErrAddressDenied},
 		"unlisted proxy is refused":                                          {listed: []string{"10.0.0.0/8", "*.example.com"}, server: "https://example.com:", want: errUnlistedProxy},
-		"proxy without a list is refused":                                    {server: "https://example.com:", want: errUnlistedProxy},
+		"proxy is refused if no proxies are listed":                          {server: "https://example.com:", want: errUnlistedProxy},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := startNamedServer(t)

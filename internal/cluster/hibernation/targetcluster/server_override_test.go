@@ -61,23 +61,23 @@ func TestOverridesAreDialled(t *testing.T) {
 		host, server string
 		want         string
 	}{
-		"unreachable server without an override":              {kubeconfig: dead, want: "the connection is refused"},
-		"override with a URL":                                 {kubeconfig: dead, override: overrideURL("https://127.0.0.1:"), host: "127.0.0.1"},
-		"override with a host and port":                       {kubeconfig: dead, override: overrideURL("127.0.0.1:"), host: "127.0.0.1"},
-		"override with a host that is not in the certificate": {kubeconfig: dead, override: overrideURL("localhost:"), want: "the server's certificate is for another name"},
-		"override with a URL and a TLS name in the kubeconfig": {
+		"server of the kubeconfig is dialed without an override":              {kubeconfig: dead, want: "the connection is refused"},
+		"URL override with a URL is dialed":                                   {kubeconfig: dead, override: overrideURL("https://127.0.0.1:"), host: "127.0.0.1"},
+		"URL override with a host and port is dialed":                         {kubeconfig: dead, override: overrideURL("127.0.0.1:"), host: "127.0.0.1"},
+		"URL override with a host that is not in the certificate is an error": {kubeconfig: dead, override: overrideURL("localhost:"), want: "the server's certificate is for another name"},
+		"URL override is verified by the TLS name in the kubeconfig": {
 			kubeconfig: dead, override: overrideURL("localhost:"), edit: func(c *clientcmdapi.Cluster) { c.TLSServerName = "example.com" }, host: "localhost", server: "example.com",
 		},
-		"override with an address": {kubeconfig: "https://example.com:PORT", override: overrideAddress("127.0.0.1"), host: "example.com", server: "example.com"},
-		"override with an address whose certificate is for another name": {
+		"IP override is dialed with the host name of the kubeconfig": {kubeconfig: "https://example.com:PORT", override: overrideAddress("127.0.0.1"), host: "example.com", server: "example.com"},
+		"IP override of a server with a certificate for another name is an error": {
 			kubeconfig: "https://another.example:PORT", override: overrideAddress("127.0.0.1"), want: "the server's certificate is for another name",
 		},
-		"override with an unreachable address": {kubeconfig: "https://127.0.0.1:PORT", override: overrideAddress("127.0.0.9"), want: "the connection is refused"},
-		"override with an address and a proxy in the kubeconfig": {
+		"IP override with an unreachable address is an error": {kubeconfig: "https://127.0.0.1:PORT", override: overrideAddress("127.0.0.9"), want: "the connection is refused"},
+		"IP override bypasses the proxy in the kubeconfig": {
 			kubeconfig: "https://example.com:PORT", override: overrideAddress("127.0.0.1"), dialer: Dialer{AllowInsecure: true},
 			edit: func(c *clientcmdapi.Cluster) { c.ProxyURL = dead }, host: "example.com", server: "example.com",
 		},
-		"override with a URL and an address": {
+		"IP override is dialed with the host name of the URL override": {
 			kubeconfig: dead, host: "example.com", server: "example.com",
 			override: func(port string) hibernation.ServerOverride {
 				return hibernation.ServerOverride{URL: "example.com:" + port, Address: "127.0.0.1"}
@@ -131,16 +131,16 @@ func TestOverridesAreRefused(t *testing.T) {
 		edit     func(*clientcmdapi.Cluster)
 		want     error
 	}{
-		"URL without a certificate authority is refused":             {hibernation.ServerOverride{URL: s.URL}, none, errUnverifiedOverride},
-		"host and port without a certificate authority are refused":  {hibernation.ServerOverride{URL: "127.0.0.1:" + s.port}, none, errUnverifiedOverride},
-		"URL with a certificate authority is accepted":               {hibernation.ServerOverride{URL: s.URL}, authority, nil},
-		"URL with a TLS server name is accepted":                     {hibernation.ServerOverride{URL: s.URL}, func(c *clientcmdapi.Cluster) { c.TLSServerName = "example.com" }, nil},
-		"address without a URL or certificate authority is accepted": {hibernation.ServerOverride{Address: "127.0.0.1"}, none, nil},
-		"plain http is refused":                                      {hibernation.ServerOverride{URL: "http://127.0.0.1:" + s.port}, authority, errInsecureOverride},
-		"URL of a metadata service is refused":                       {hibernation.ServerOverride{URL: "https://169.254.169.254"}, authority, httpguard.ErrAddressDenied},
-		"address of a metadata service is refused":                   {hibernation.ServerOverride{Address: "169.254.169.254"}, authority, httpguard.ErrAddressDenied},
-		"IPv6 form of a metadata service's address is refused":       {hibernation.ServerOverride{Address: "::ffff:169.254.169.254"}, authority, httpguard.ErrAddressDenied},
-		"URL with the address of a metadata service is refused":      {hibernation.ServerOverride{URL: s.URL, Address: "169.254.169.254"}, authority, httpguard.ErrAddressDenied},
+		"URL override without a certificate authority is refused":                    {hibernation.ServerOverride{URL: s.URL}, none, errUnverifiedOverride},
+		"URL override of a host and port without a certificate authority is refused": {hibernation.ServerOverride{URL: "127.0.0.1:" + s.port}, none, errUnverifiedOverride},
+		"URL override with a certificate authority is accepted":                      {hibernation.ServerOverride{URL: s.URL}, authority, nil},
+		"URL override with a TLS server name is accepted":                            {hibernation.ServerOverride{URL: s.URL}, func(c *clientcmdapi.Cluster) { c.TLSServerName = "example.com" }, nil},
+		"IP override without a certificate authority is accepted":                    {hibernation.ServerOverride{Address: "127.0.0.1"}, none, nil},
+		"URL override with plain http is refused":                                    {hibernation.ServerOverride{URL: "http://127.0.0.1:" + s.port}, authority, errInsecureOverride},
+		"URL override of a metadata service is refused":                              {hibernation.ServerOverride{URL: "https://169.254.169.254"}, authority, httpguard.ErrAddressDenied},
+		"IP override of a metadata service is refused":                               {hibernation.ServerOverride{Address: "169.254.169.254"}, authority, httpguard.ErrAddressDenied},
+		"IP override with the IPv6 form of a metadata service's address is refused":  {hibernation.ServerOverride{Address: "::ffff:169.254.169.254"}, authority, httpguard.ErrAddressDenied},
+		"URL override together with an IP override of a metadata service is refused": {hibernation.ServerOverride{URL: s.URL, Address: "169.254.169.254"}, authority, httpguard.ErrAddressDenied},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := (Dialer{}).Dial(kubeconfig(t, "https://127.0.0.1:1", func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo, _ *clientcmdapi.Config) { row.edit(c) }), row.override)

@@ -161,10 +161,10 @@ func TestSurveysReadTheServedVersionOfHealthChecks(t *testing.T) {
 		items map[string]string
 		want  int32
 	}{
-		"v1beta1 only: found":                     {map[string]string{clusterAPIChecks: check}, 1},
-		"v1beta2 only: found":                     {map[string]string{newClusterAPIChecks: check}, 1},
-		"objects in both versions are found once": {map[string]string{clusterAPIChecks: check, newClusterAPIChecks: check}, 1},
-		"no version served: no check":             {nil, 0},
+		"MachineHealthChecks served only in v1beta1 are found":         {map[string]string{clusterAPIChecks: check}, 1},
+		"MachineHealthChecks served only in v1beta2 are found":         {map[string]string{newClusterAPIChecks: check}, 1},
+		"MachineHealthChecks served in both versions are counted once": {map[string]string{clusterAPIChecks: check, newClusterAPIChecks: check}, 1},
+		"server without the kind has no MachineHealthChecks":           {nil, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := (&servedChecks{items: row.items}).dial(t)

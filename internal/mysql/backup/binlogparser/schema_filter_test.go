@@ -16,7 +16,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/backup/binlogparser"
 )
 
-// query builds a QueryEvent. The updated schemas are listed in the format of a server, unless none exist.
+// query builds a QueryEvent. The updated schemas, if any, are listed in the format of a server.
 func query(defaultSchema, text string, updated ...string) []byte {
 	variables := "\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x06\x03std\x05\x06SYSTEM"
 	if len(updated) > 0 {
@@ -25,7 +25,7 @@ func query(defaultSchema, text string, updated ...string) []byte {
 			variables += name + "\x00"
 		}
 	}
-	variables += "\x15\x01" // Unknown, and after the list.
+	variables += "\x15\x01" // A variable of an unknown kind, after the list.
 	body := "12345678" + string([]byte{byte(len(defaultSchema))}) + "\x00\x00"
 	body += string(binary.LittleEndian.AppendUint16(nil, uint16(len(variables)))) + variables + defaultSchema + "\x00" + text
 	return event(binlogparser.QueryEvent, body)
@@ -90,26 +90,26 @@ func TestCopyTransaction(t *testing.T) {
 			in:   slices.Concat(begin, tableMap(1, "one", 0), rows(insertRows, 1, 1), event(29, "\x05query"), tableMap(2, "two", 0), rows(insertRows, 2, 0), rows(insertRows, 2, 1), commit),
 			want: slices.Concat(head, begin, tableMap(2, "two", 0), rows(insertRows, 2, unchecked), rows(insertRows, 2, unchecked|1), commit),
 		},
-		"rows of a referenced table without a table of the schema: refused": {
+		"deleted rows of a referenced table in another schema, without recorded cascades: refused": {
 			in: slices.Concat(begin, tableMap(1, "one", isReferenced), rows(deleteRows, 1, 1), commit), err: "does not record cascades",
 		},
-		"rows of a referenced table with recorded cascades: omitted": {
+		"deleted rows of a referenced table in another schema, with recorded cascades: omitted": {
 			in: slices.Concat(begin, tableMap(1, "one", isReferenced), rows(deleteRows, 1, recordsCascades|1), commit),
 		},
-		"inserted rows of a referenced table: omitted": {in: slices.Concat(begin, tableMap(1, "one", isReferenced), rows(insertRows, 1, 1), commit)},
-		"cascade that the server recorded: the rows are copied": {
+		"inserted rows of a referenced table in another schema: omitted": {in: slices.Concat(begin, tableMap(1, "one", isReferenced), rows(insertRows, 1, 1), commit)},
+		"rows of the restored schema that a cascade deleted: copied": {
 			in:   slices.Concat(begin, tableMap(1, "one", isReferenced), tableMap(2, "two", 0), rows(deleteRows, 1, 0), rows(deleteRows, 2, 1), commit),
 			want: slices.Concat(head, begin, tableMap(2, "two", 0), rows(deleteRows, 2, 1), commit),
 		},
-		"changed rows with recorded cascades: copied without foreign keys": {
+		"changed rows with recorded cascades: copied without foreign key checks": {
 			in:   slices.Concat(begin, tableMap(1, "two", 0), rows(updateRows, 1, recordsCascades|1), commit),
 			want: slices.Concat(head, begin, tableMap(1, "two", 0), rows(updateRows, 1, recordsCascades|unchecked|1), commit),
 		},
-		"changed rows without recorded cascades: copied with foreign keys": {
+		"changed rows without recorded cascades: copied with foreign key checks": {
 			in:   slices.Concat(begin, tableMap(1, "two", 0), rows(deleteRows, 1, 1), commit),
 			want: slices.Concat(head, begin, tableMap(1, "two", 0), rows(deleteRows, 1, 1), commit),
 		},
-		"INSERT as a statement: copied with foreign keys": {
+		"INSERT as a statement: copied with foreign key checks": {
 			in:   query("", "insert into two.t values (1)", "two"),
 			want: slices.Concat(head, query("", "insert into two.t values (1)", "two")),
 		},
@@ -123,7 +123,7 @@ func TestCopyTransaction(t *testing.T) {
 		"end in the middle of an event: refused": {
 			in: slices.Concat(begin, commit[:10]), err: "unexpected EOF",
 		},
-		"statement for the restored schema with another default: copied":                {in: query("one", "alter table two.t add c int", "two"), want: slices.Concat(head, withoutForeignKeys(query("one", "alter table two.t add c int", "two")))},
+		"statement for the restored schema with another default schema: copied":         {in: query("one", "alter table two.t add c int", "two"), want: slices.Concat(head, withoutForeignKeys(query("one", "alter table two.t add c int", "two")))},
 		"statement for another schema with the restored schema as the default: omitted": {in: query("two", "alter table one.t add c int", "one")},
 		"statement for both schemas: refused":                                           {in: query("", "RENAME TABLE two.t TO one.t", "two", "one"), err: "a statement RENAME TABLE that changes the schemas two and one"},
 		"statement with more schemas than listed: refused":                              {in: event(binlogparser.QueryEvent, "12345678\x00\x00\x00\x02\x00\x0c\xfe\x00drop table a.t"), err: "more schemas than the binary log lists"},
@@ -136,14 +136,14 @@ func TestCopyTransaction(t *testing.T) {
 			in:   slices.Concat(begin, query("", "CREATE TABLE `two`.`c` (\n  `id` int\n) START TRANSACTION"), tableMap(1, "two", 0), rows(insertRows, 1, 1), commit),
 			want: slices.Concat(head, begin, withoutForeignKeys(query("", "CREATE TABLE `two`.`c` (\n  `id` int\n) START TRANSACTION")), tableMap(1, "two", 0), rows(insertRows, 1, unchecked|1), commit),
 		},
-		"GRANT on the restored schema: copied":         {in: query("", "GRANT SELECT ON `two`.* TO 'a'@'%'", "mysql", "two"), want: slices.Concat(head, query("", "GRANT SELECT ON `two`.* TO 'a'@'%'", "mysql", "two"))},
-		"GRANT on another schema: omitted":             {in: query("", "GRANT SELECT ON `one`.`t` TO 'a'@'%'", "one", "mysql")},
-		"new account: copied":                          {in: query("", "CREATE USER 'a'@'%'", "mysql"), want: slices.Concat(head, withoutForeignKeys(query("", "CREATE USER 'a'@'%'", "mysql")))},
-		"statement about an excluded account: omitted": {in: query("", "DROP USER 'left-out'@'%'", "mysql")},
-		"tablespace: copied":                           {in: query("one", "create tablespace s"), want: slices.Concat(head, withoutForeignKeys(query("one", "create tablespace s")))},
-		"ANALYZE TABLE in another schema: omitted":     {in: query("two", "/* x */ analyze table two.t")},
-		"unknown statement: refused":                   {in: query("two", "frobnicate table two.t"), err: "a statement FROBNICATE TABLE, which the binary log does not assign to a schema"},
-		"end of an unknown XA branch: refused":         {in: query("", "XA COMMIT X'61',X'',1"), err: "prepared before the backup"},
+		"GRANT on the restored schema: copied":          {in: query("", "GRANT SELECT ON `two`.* TO 'a'@'%'", "mysql", "two"), want: slices.Concat(head, query("", "GRANT SELECT ON `two`.* TO 'a'@'%'", "mysql", "two"))},
+		"GRANT on another schema: omitted":              {in: query("", "GRANT SELECT ON `one`.`t` TO 'a'@'%'", "one", "mysql")},
+		"new account: copied":                           {in: query("", "CREATE USER 'a'@'%'", "mysql"), want: slices.Concat(head, withoutForeignKeys(query("", "CREATE USER 'a'@'%'", "mysql")))},
+		"statement about an excluded account: omitted":  {in: query("", "DROP USER 'left-out'@'%'", "mysql")},
+		"tablespace: copied":                            {in: query("one", "create tablespace s"), want: slices.Concat(head, withoutForeignKeys(query("one", "create tablespace s")))},
+		"ANALYZE TABLE in the restored schema: omitted": {in: query("two", "/* x */ analyze table two.t")},
+		"unknown statement: refused":                    {in: query("two", "frobnicate table two.t"), err: "a statement FROBNICATE TABLE, which the binary log does not assign to a schema"},
+		"end of an unknown XA branch: refused":          {in: query("", "XA COMMIT X'61',X'',1"), err: "prepared before the backup"},
 		"variables before a statement for another schema: omitted": {
 			in: slices.Concat(begin, event(14, "v"), query("", "insert into one.t values (@v)", "one"), commit),
 		},

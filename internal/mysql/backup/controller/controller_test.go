@@ -448,7 +448,7 @@ func TestGapIsReportedWithoutShippedLogs(t *testing.T) {
 	}
 }
 
-// TestReportShippingKeepsPoints covers reports of Pods that cannot report their progress (yet).
+// TestReportShippingKeepsPoints covers Pods that report no progress yet.
 func TestReportShippingKeepsPoints(t *testing.T) {
 	since, until := metav1.NewTime(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)), metav1.NewTime(time.Date(2026, 11, 20, 13, 0, 0, 0, time.UTC))
 	points := mocov1beta2.BinlogShippingStatus{RestorableSince: &since, ShippedUntil: &until, SourceIndex: 2}

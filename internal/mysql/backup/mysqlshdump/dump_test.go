@@ -65,7 +65,7 @@ func TestRows(t *testing.T) {
 	for name, row := range map[string]struct{ rows, want string }{
 		"a NULL differs from the text of its escape sequence":         {"\\N\t\\N\n\\\\N\t\n", "(NULL,NULL),\n('\\\\N','');"},
 		"escape sequences of LOAD DATA are converted to those of SQL": {"a\\tb\\nc\\rd\\0e\\Zf\\\\g'h\\x\t\\N\n", "('a\tb\\nc\\rd\\0e\\Zf\\\\g\\'hx',NULL);"},
-		"base64 may have line breaks":                                 {"\tAP8A\\n/w==\n", "('',0x00ff00ff);"},
+		"base64 with line breaks is decoded":                          {"\tAP8A\\n/w==\n", "('',0x00ff00ff);"},
 		"rows beyond the size limit are in another statement":         {long + "\t\n" + long + "\t\n" + long + "\t\n", "('" + long + "',''),\n('" + long + "','');\nINSERT INTO `t` (`a`,`b`) VALUES\n('" + long + "','');"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -85,15 +85,15 @@ func TestDamagedRows(t *testing.T) {
 		change func(map[string]string)
 		want   string
 	}{
-		"a row with too few columns":            {rows: "a\n", want: "expected 2 values, found 1"},
-		"a row with too many columns":           {rows: "a\t\tb\n", want: "expected 2 values, found more"},
-		"the last row is not terminated":        {rows: "a\t\nb\t", want: "line break after the last row"},
-		"truncated base64":                      {rows: "a\tAP8\n", want: "column `b`: expected base64"},
-		"base64 with padding in the middle":     {rows: "a\t" + strings.Repeat("AAAA", 1023) + "AA==AAAA\n", want: "expected base64"},
-		"a value that ends with a backslash":    {rows: "a\\\t\n", want: "after a backslash"},
-		"a file with fewer bytes than recorded": {rows: "a\t\n", change: func(f map[string]string) { f["@.done.json"] = `{"chunkFileBytes": {"s@t.tsv.zst": 4}}` }, want: "expected 4 bytes of rows, found 3"},
-		"a table with fewer rows than recorded": {rows: "a\t\n", change: func(f map[string]string) { f["@.done.json"] = `{"tableRows": {"s": {"t": 2}}}` }, want: "expected 2 rows of table `s`.`t`, found 1"},
-		"an uncompressed file":                  {change: func(f map[string]string) { f["s@t.tsv.zst"] = "a\t\n" }, want: "s@t.tsv.zst"},
+		"a row with too few columns: an error":            {rows: "a\n", want: "expected 2 values, found 1"},
+		"a row with too many columns: an error":           {rows: "a\t\tb\n", want: "expected 2 values, found more"},
+		"a last row without a line break: an error":       {rows: "a\t\nb\t", want: "line break after the last row"},
+		"truncated base64: an error":                      {rows: "a\tAP8\n", want: "column `b`: expected base64"},
+		"base64 with padding in the middle: an error":     {rows: "a\t" + strings.Repeat("AAAA", 1023) + "AA==AAAA\n", want: "expected base64"},
+		"a value that ends with a backslash: an error":    {rows: "a\\\t\n", want: "after a backslash"},
+		"a file with fewer bytes than recorded: an error": {rows: "a\t\n", change: func(f map[string]string) { f["@.done.json"] = `{"chunkFileBytes": {"s@t.tsv.zst": 4}}` }, want: "expected 4 bytes of rows, found 3"},
+		"a table with fewer rows than recorded: an error": {rows: "a\t\n", change: func(f map[string]string) { f["@.done.json"] = `{"tableRows": {"s": {"t": 2}}}` }, want: "expected 2 rows of table `s`.`t`, found 1"},
+		"an uncompressed file: an error":                  {change: func(f map[string]string) { f["s@t.tsv.zst"] = "a\t\n" }, want: "s@t.tsv.zst"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := smallDump(t, row.rows)

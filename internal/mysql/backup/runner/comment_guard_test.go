@@ -15,13 +15,13 @@ func TestCommentsAboutTablesHaveOneLine(t *testing.T) {
 		names        []string
 		output, want string
 	}{
-		"a name without a line break: unchanged":                   {nil, head + "t` mapped to number 5\nBINLOG 'x'\n", head + "t` mapped to number 5\nBINLOG 'x'\n"},
-		"a name with a line break: joined into one line":           {[]string{"a\nb"}, head + "a\nb` mapped to number 5\nBINLOG 'x'\n", joined + "5\nBINLOG 'x'\n"},
-		"a name that ends with a line break: joined into one line": {[]string{"a\n"}, head + "a\n` mapped to number 5\n", joined + "5\n"},
-		"a name that begins with the last line of another name":    {[]string{"a\nb", "a\nb` mapped to number 7\ndrop"}, head + "a\nb` mapped to number 7\ndrop` mapped to number 5\nx\n", joined + "5\nx\n"},
-		"a name with the same first line as another name":          {[]string{"a\nb", "a\nc"}, head + "a\nc` mapped to number 5\n", joined + "5\n"},
-		"the text of a statement: unchanged":                       {[]string{"a\nb"}, "insert into t values ('" + head + "a\nb` mapped to number 5')\n", "insert into t values ('" + head + "a\nb` mapped to number 5')\n"},
-		"a line longer than the buffer: unchanged":                 {[]string{"a\nb"}, strings.Repeat("x", lineBuffer) + "#\n" + head + "a\nb` mapped to number 5", strings.Repeat("x", lineBuffer) + "#\n" + joined + "5"},
+		"a name without a line break: unchanged":                                    {nil, head + "t` mapped to number 5\nBINLOG 'x'\n", head + "t` mapped to number 5\nBINLOG 'x'\n"},
+		"a name with a line break: joined into one line":                            {[]string{"a\nb"}, head + "a\nb` mapped to number 5\nBINLOG 'x'\n", joined + "5\nBINLOG 'x'\n"},
+		"a name that ends with a line break: joined into one line":                  {[]string{"a\n"}, head + "a\n` mapped to number 5\n", joined + "5\n"},
+		"a name that begins with another name and a new line: joined into one line": {[]string{"a\nb", "a\nb` mapped to number 7\ndrop"}, head + "a\nb` mapped to number 7\ndrop` mapped to number 5\nx\n", joined + "5\nx\n"},
+		"a name with the same first line as another name: joined into one line":     {[]string{"a\nb", "a\nc"}, head + "a\nc` mapped to number 5\n", joined + "5\n"},
+		"the text of a statement: unchanged":                                        {[]string{"a\nb"}, "insert into t values ('" + head + "a\nb` mapped to number 5')\n", "insert into t values ('" + head + "a\nb` mapped to number 5')\n"},
+		"a line longer than the buffer: unchanged, and the next comment is joined":  {[]string{"a\nb"}, strings.Repeat("x", lineBuffer) + "#\n" + head + "a\nb` mapped to number 5", strings.Repeat("x", lineBuffer) + "#\n" + joined + "5"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			broken := &brokenComments{}

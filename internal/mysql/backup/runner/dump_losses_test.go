@@ -42,11 +42,11 @@ func TestRestoreKeepsUnusualRowsAndDefinitions(t *testing.T) {
 	_, err := e.runBackup(t.Context(), t, source.Address)
 	testenv.ExpectNoError(t, err)
 	want := readState(t, source)
-	e.installation.Settings = []string{"innodb_default_row_format=compact"} // With it, indexes are shorter.
+	e.installation.Settings = []string{"innodb_default_row_format=compact"} // This row format reduces the maximum length of an index.
 	target := e.installation.StartServer(t)
 	expectLeftOut(t, e.restoreWithResult(t, target, unchanged))
 	found := readState(t, target)
-	delete(want.objects, "account 'reader'@'%'") // It has grants on objects that are gone.
+	delete(want.objects, "account 'reader'@'%'") // The account has grants on objects that no longer exist.
 	delete(found.objects, "account 'reader'@'%'")
 	expectEqualStates(t, want, found)
 }
