@@ -24,9 +24,9 @@ type modelState struct {
 	errant     [maxInstances]bool
 	// discarded are the transactions that the status lists as lost.
 	discarded [maxInstances]transactions
-	// reclonesErrant is an annotation.
+	// reclonesErrant is the annotation that requests re-clones of errant instances.
 	reclonesErrant bool
-	// stopAsked and forced are annotations.
+	// stopAsked and forced are the annotations that request a stop and force a start.
 	stopAsked, forced bool
 	// acked are the transactions that were acknowledged to clients.
 	acked transactions
@@ -385,7 +385,7 @@ func (w *modelState) advance(stalled instanceSet) {
 			w.finishClone(i)
 		}
 	}
-	for range 2 { // First received and acknowledged, then committed and received by the others.
+	for range 2 { // Transactions are first received and acknowledged, and then committed and received by the other servers.
 		for i := range w.n {
 			if !stalled.has(i) {
 				w.receiveFromSource(i)

@@ -152,8 +152,8 @@ func (g *schemaGenerator) unicode() string {
 	return "_utf8mb4" + quoteText(pick(g, "é", "ÄÖÜß", "Ωμέγα", "привет", "日本語テキスト", "😀🎉", "e\u0301", "ﷺ", "\u200b", "ｶﾅ", "～−￠"))
 }
 
-// json returns a document. A dump has documents as text, in which values of SQL, such as a date, are strings. So these
-// are in the binary logs alone.
+// json returns a JSON document. A dump writes documents as text, in which SQL values such as dates become strings.
+// Documents with SQL values are therefore generated only after the backup.
 func (g *schemaGenerator) json() string {
 	all := []string{`'{"a": [1, 2.5, null, true, "x"], "é": {"b": 1e100}}'`, "'[]'", "'null'", `'"text"'`, `'{"": "\\u0000 \\\\ \\"", "n": -9223372036854775808}'`, "json_array(repeat('y', 3000))"}
 	if g.isAfterBackup {
@@ -280,7 +280,8 @@ func (g *schemaGenerator) createTable(schema string) string {
 		}
 	}
 	if g.chance(3) {
-		// MySQL stores a quote with a backslash, which it reads in the SQL mode of the session that opens the table.
+		// MySQL stores a quote in an expression with a backslash, and reads it in the SQL mode of the session that
+		// opens the table.
 		g.count("generated column")
 		parts = append(parts, mysqlshdump.QuoteName(g.name("g"))+" "+pick(g,
 			"int generated always as (1 + 1) virtual", "varchar(50) generated always as (concat('a', 'é', 'x;y')) stored", "json generated always as (json_array(1)) virtual",
@@ -351,7 +352,8 @@ func (g *schemaGenerator) indexes(t *generatedTable, indexable []string, hasID b
 		parts = append(parts, mysqlshdump.QuoteName(name)+" text character set utf8mb4", "fulltext key ("+mysqlshdump.QuoteName(name)+")"+pick(g, "", " with parser ngram"))
 		t.columns = append(t.columns, generatedColumn{name, literals("'some words here'", "'日本語の文章'", "null", "''")})
 	}
-	// MySQL itself does not find the rows of a replicated DELETE by a spatial index, which it tries without a primary key.
+	// Without a primary key, MySQL searches the rows of a replicated DELETE by the spatial index, and does not find
+	// them.
 	if hasID && g.chance(6) {
 		g.count("spatial index")
 		name := g.name("sp")

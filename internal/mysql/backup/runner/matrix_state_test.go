@@ -197,7 +197,7 @@ func (r *stateReader) readView(schema, name string) {
 	}
 }
 
-// readRows records a hash of all rows, in any order. The binary protocol has the bytes of floating point numbers.
+// readRows records a hash of all rows, in any order. The binary protocol returns floating point numbers exactly.
 func (r *stateReader) readRows(schema, name string) {
 	r.t.Helper()
 	var columns []string

@@ -37,7 +37,7 @@ type matrixTotals struct {
 	Compared int    `json:"compared_objects"`
 	// Inseparable is the number of single-schema restores that were refused before anything was written.
 	Inseparable int `json:"inseparable_binary_logs"`
-	// Crashes is the number of rounds that are not counted, because mysqld of the source ended by itself.
+	// Crashes is the number of rounds that are not counted, because mysqld of the source crashed or hung.
 	Crashes int            `json:"crashed_sources"`
 	Counts  map[string]int `json:"counts"`
 }
@@ -256,8 +256,8 @@ func (m *matrixRound) run(statements []string) {
 const statementTimeout = 2 * time.Minute
 
 // execute runs a statement. A statement that does not end is a bug of MySQL, which ends the round like a crash. MySQL
-// 9.7.4, for example, does not end an INSERT IGNORE … SELECT of seed 7407: in the table, every other statement then waits
-// too.
+// 9.7.4, for example, does not end an INSERT IGNORE … SELECT of seed 7407, and every other statement on the table then
+// waits.
 func (m *matrixRound) execute(session *sql.Conn, statement string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.t.Context()), statementTimeout)
 	defer cancel()
@@ -334,8 +334,8 @@ func (m *matrixRound) noteUnsafe(session *sql.Conn, statement string) {
 	m.unsafe = append(m.unsafe, unsafeStatement{withTriggers(statement, triggers), committed})
 }
 
-// withTriggers appends the bodies of the triggers that a statement may run. Such a statement may change other rows of
-// their tables, too. The rows of triggers have a schema, a table and a body.
+// withTriggers appends the bodies of the triggers that a statement may run. The statement may change other rows of the
+// triggers' tables, too. The rows of triggers have a schema, a table and a body.
 func withTriggers(statement string, triggers [][]string) string {
 	for range triggers {
 		for _, row := range triggers {
@@ -347,8 +347,8 @@ func withTriggers(statement string, triggers [][]string) string {
 	return statement
 }
 
-// forgetDumped removes the unsafe statements that are in the dump. A backup runs while a single session at a time
-// writes, in transactions. So a statement is not in the dump if all transactions of the dump were committed before.
+// forgetDumped removes the unsafe statements that are in the dump. During a backup, only one session at a time writes,
+// in transactions. A statement is therefore not in the dump if all transactions of the dump were committed before it.
 func (m *matrixRound) forgetDumped(dump string) {
 	dumped, err := gtid.Parse(dump)
 	testenv.ExpectNoError(m.t, err)
@@ -362,7 +362,7 @@ func (m *matrixRound) forgetDumped(dump string) {
 func (m *matrixRound) endPrepared(session *sql.Conn, statements []string) {
 	for _, statement := range statements {
 		if name, isPrepare := strings.CutPrefix(statement, "xa prepare "); isPrepare {
-			_, _ = session.ExecContext(context.WithoutCancel(m.t.Context()), "xa rollback "+name) // Most have ended.
+			_, _ = session.ExecContext(context.WithoutCancel(m.t.Context()), "xa rollback "+name) // Most of these transactions have ended.
 		}
 	}
 }

@@ -124,7 +124,7 @@ func baseOf(names ...string) string {
 	return strings.Join(names, "@")
 }
 
-// dump writes all files but those of the tables that are not wanted.
+// dump dumps all schemas and accounts, and returns the files of the dump by name.
 func (d *shellDumper) dump() map[string]string {
 	schemas := d.column("select schema_name from information_schema.schemata where schema_name not in ('information_schema', 'mysql', 'performance_schema', 'sys')")
 	bases := map[string]string{}

@@ -159,8 +159,7 @@ func expectError(t *testing.T, err error, words ...string) {
 	}
 }
 
-// halfway is a number of bytes between those transferred at the start and those of a whole dump or restore of a filled
-// server.
+// halfway is a number of bytes. The start of a dump or restore transfers fewer bytes, and all of it transfers more.
 const halfway = 2 << 20
 
 // fillLargeTable fills a table, so the dump is large enough to be interrupted halfway.
@@ -625,9 +624,8 @@ func readContents(t *testing.T, s *mysqld.Server) map[string]string {
 // haltTimeout is far longer than the transfer of some megabytes takes.
 const haltTimeout = time.Minute
 
-// haltingProxy is a TCP proxy of a server's port for administrators. The first connection that has carried a number
-// of bytes in one direction halts until the proxy is closed, so that its client is certainly in the middle of its
-// work.
+// haltingProxy is a TCP proxy of a server's port for administrators. The first connection that has carried a number of
+// bytes in one direction halts until the proxy is closed. The client is then in the middle of its work.
 type haltingProxy struct {
 	// Address is the proxy's own address.
 	Address string

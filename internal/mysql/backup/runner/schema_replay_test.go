@@ -55,11 +55,11 @@ func describeSchema(t *testing.T, s *mysqld.Server, name string) []string {
 // sessionsAfterBackup returns statements, by session, that change the schemas one and two after a backup.
 func sessionsAfterBackup() [][]string {
 	return [][]string{
-		// No default schema, which is common for migrations and administration tools.
+		// Statements without a default schema, as migrations and administration tools often send them.
 		{"truncate table two.t", "insert into two.t values (9, 'x')", "create table two.fresh (id int primary key)", "insert into two.fresh values (9)"},
 		{"alter table two.t drop column v", "insert into two.t values (10)", "create table two.twin like two.t", "create table two.copied as select * from two.t"},
 		{"/* tool */ truncate /* all */ `two` . `emptied`", "insert into one.t values (50)", "truncate one.emptied", "create table one.twin like one.t"},
-		// The other schema as the default, and the same schema as the default.
+		// Statements with the other schema or with their own schema as the default schema.
 		{"use two", "alter table one.t add column n int", "insert into one.t values (51, 1)", "create table one.made_from_two (id int)"},
 		{"use one", "alter table two.t add column w int default 7", "create table two.made_from_one (id int primary key)", "create index w on two.t (w)"},
 		{"use two", "create view shown as select id from t", "insert into t (id) values (11)", "rename table copied to renamed"},

@@ -104,7 +104,7 @@ func TestTablesThatOneModeCannotOpen(t *testing.T) {
 	testenv.ExpectNoError(t, err)
 	execInSession(t, source, "insert into app.quoted (id) values (1)", "insert into app.checked (id) values (1)",
 		"alter table app.quoted comment = 'now closed'", "alter table app.checked comment = 'now closed'",
-		"select * from app.quoted", "select * from app.checked", // They open the tables, and are not in the binary logs.
+		"select * from app.quoted", "select * from app.checked", // These statements open the tables, and are not in the binary logs.
 		"set session sql_mode = 'NO_BACKSLASH_ESCAPES'", "insert into app.quoted (id) values (2)",
 		"begin", "insert into app.checked (id) values (2)", "update app.quoted set id = 3 where id = 2", "commit",
 		"xa start 'mode'", "delete from app.quoted where id = 1", "xa end 'mode'", "xa prepare 'mode'", "xa commit 'mode'",
@@ -310,11 +310,11 @@ func TestSecondPasswordsAndAccountsWithoutAName(t *testing.T) {
 	testenv.ExpectEqual(t, "grants", queryList(t, source, "show grants for ''@'10.1.%'"), queryList(t, target, "show grants for ''@'10.1.%'"))
 }
 
-// clientMemory is the address space of a client in kilobytes. It is too small for the rows of a large statement in one
-// piece. The program and its libraries take about half of it.
+// clientMemory is the limit for a client's address space in kilobytes. It is too small for all rows of a large
+// statement at once. The program and its libraries take about half of it.
 const clientMemory = 160 << 10
 
-// limitClientMemory puts a mysql client on the PATH that runs with this limit.
+// limitClientMemory puts a mysql client with the limit clientMemory on the PATH.
 func limitClientMemory(t *testing.T) {
 	t.Helper()
 	path, err := exec.LookPath("mysql")
