@@ -327,8 +327,8 @@ func withOperators(list []modelState) []modelState {
 	return openShift
 }
 
-// withSpotMachines returns the given states with a spot machine as the second machine. The machine may be in the
-// record. A stopped machine becomes a terminated one, if the record is that of an unfinished hibernation or resume.
+// withSpotMachines returns the given states with a spot machine as the second machine, in the record or not. A stopped
+// machine becomes a terminated one, if its record is not one of a complete resume.
 func withSpotMachines(list []modelState) []modelState {
 	var spot []modelState
 	for _, s := range list {

@@ -67,7 +67,7 @@ func timedOutCluster(record *hivev1.HibernationRecord) Observed {
 }
 
 func TestTimerIsReported(t *testing.T) {
-	t.Run("running cluster reports when it will hibernate and requeues then", func(t *testing.T) {
+	t.Run("running cluster reports the end of its run time and requeues at that time", func(t *testing.T) {
 		o := observedCluster(hivev1.PowerStateRunning, nil, actuator.Running, func(o *Observed) {
 			o.API, o.Timer = Reachable, RunTimer{Limit: time.Hour, Since: o.Now.Add(-59 * time.Minute)}
 		})

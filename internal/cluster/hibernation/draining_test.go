@@ -175,7 +175,7 @@ func TestIncompleteDrainIsReported(t *testing.T) {
 			in: observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, apiWithNodes(firstNode(), workerNode(NodeCordon{IsRefused: true})), withPods(refused, podOf("other")), forbidden), want: "Stopping the cluster's 2 machines",
 			left: "nodes or pods cannot be changed: the kubeconfig's user lacks a permission (403); nodes that the cluster refuses to cordon: n1; pods that the cluster refuses to evict: shop/refused; pods that were not evicted yet: shop/other",
 		},
-		"error is not recorded at the end of a drain that left only pods without a controller": {
+		"error is not recorded if the drain left only pods without a controller": {
 			in:   observedCluster(wantHibernating, drainBegan(time.Minute), on, withBudget, cordoned, withPods(bare), func(o *Observed) { o.Pods.Error = "nodes or pods cannot be changed: x" }),
 			want: "Stopping the cluster's 2 machines", left: "pods without a controller, which are not evicted: shop/bare",
 		},

@@ -17,7 +17,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// Every Observed with few machines and nodes has a complete plan. Every Observed that can occur has a harmless plan.
+// Every small Observed has a complete plan, and every Observed that can occur has a harmless plan.
 func TestEveryObservationHasAHarmlessPlan(t *testing.T) {
 	total, possible, failures := 0, 0, 0
 	used := map[string]int{}
@@ -119,7 +119,7 @@ func shortestInterval(rule string) time.Duration {
 	}
 }
 
-// canBeObserved reports whether an observation can occur: each field is read only if the fields read before require it.
+// canBeObserved reports whether each field was read because the fields read before require it.
 func canBeObserved(o Observed) bool {
 	cloudAsked := o.ObservationError != nil || len(o.Machines) > 0
 	switch {
@@ -292,8 +292,8 @@ func everyKnownMachineRuns(o Observed) bool {
 	return len(o.machineIDs(actuator.Running)) > 0 && len(o.machineIDs(actuator.Stopped, actuator.Stopping)) == 0
 }
 
-// nodesBack reports whether every node recorded as ready has reported in the resume. If no node is recorded, every node
-// must have reported.
+// nodesBack reports whether every node recorded as ready has reported in the resume, or every node if none was
+// recorded.
 func nodesBack(o Observed) bool {
 	if o.isHibernationOpen() || len(o.Nodes) == 0 {
 		return false

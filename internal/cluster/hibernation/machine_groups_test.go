@@ -402,7 +402,7 @@ func TestGroupsAreRecordedBeforeTheyAreHeld(t *testing.T) {
 	}
 }
 
-// While EKS updates a group, its size counts neither as scaled to zero nor as restored, whatever its value is.
+// While EKS updates a group, its size counts neither as zero nor as restored.
 func TestUnsettledGroupsAreAwaited(t *testing.T) {
 	recorded := func(o *Observed) {
 		o.Record = openRecord()

@@ -69,7 +69,7 @@ type modelRecord struct {
 	// drain is the age of the end of a drain; drainGoesOn and never are not ages.
 	drain age
 	left  string
-	// readyInPart is the age of the pass in which the resume counted as complete without the second machine.
+	// readyInPart is the time since the resume counted as complete without the second machine.
 	readyInPart age
 	// broken is true if the operator was broken before the hibernation.
 	broken bool

@@ -105,13 +105,13 @@ func TestARefusedStopIsExplainedOnceItLasts(t *testing.T) {
 		want        string
 		wantStalled bool
 	}{
-		"refusal because of the machine's state is not explained in the first minute":                       {actuator.WrongState, time.Minute, actuator.Stopped, "", false},
-		"refusal because of the machine's state is not explained before the stop has stalled":               {actuator.WrongState, stalledAfter, actuator.Stopped, "", false},
-		"refusal because of the machine's state is explained once the stop has stalled":                     {actuator.WrongState, 3 * time.Hour, actuator.Stopped, inPart, true},
-		"refusal because of the machine's state is explained if all machines run once the stop has stalled": {actuator.WrongState, 3 * time.Hour, actuator.Running, whole, true},
-		"permanent refusal is explained at once":                                                            {actuator.Other, time.Minute, actuator.Stopped, inPart, true},
-		"missing machine is explained at once":                                                              {actuator.NotFound, time.Minute, actuator.Stopped, inPart, true},
-		"throttling is not explained as a problem of the machine":                                           {actuator.Throttled, 3 * time.Hour, actuator.Stopped, "", true},
+		"wrong machine state is not explained in the first minute":                             {actuator.WrongState, time.Minute, actuator.Stopped, "", false},
+		"wrong machine state is not explained before the stop has stalled":                     {actuator.WrongState, stalledAfter, actuator.Stopped, "", false},
+		"wrong machine state is explained once the stop has stalled":                           {actuator.WrongState, 3 * time.Hour, actuator.Stopped, inPart, true},
+		"wrong machine state is explained once the stop has stalled with all machines running": {actuator.WrongState, 3 * time.Hour, actuator.Running, whole, true},
+		"permanent refusal is explained at once":                                               {actuator.Other, time.Minute, actuator.Stopped, inPart, true},
+		"missing machine is explained at once":                                                 {actuator.NotFound, time.Minute, actuator.Stopped, inPart, true},
+		"throttling is not explained as a problem of the machine":                              {actuator.Throttled, 3 * time.Hour, actuator.Stopped, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := observedCluster(wantHibernating, openRecord(), row.other, secondMachine(actuator.Running))

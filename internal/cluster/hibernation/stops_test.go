@@ -55,7 +55,7 @@ func TestSlumbersOverrideThePowerStateOfTheSpec(t *testing.T) {
 }
 
 func TestStopIsReported(t *testing.T) {
-	t.Run("hibernating cluster reports the requester, reason and end, and requeues then", func(t *testing.T) {
+	t.Run("hibernating cluster reports the requester, reason and end of its stop, and requeues at the end", func(t *testing.T) {
 		o := observedCluster(wantHibernating, &hivev1.HibernationRecord{SleepStartedAt: secondsAgo(time.Hour)}, actuator.Stopped, func(o *Observed) {
 			o.Stops = stoppedSince("61m")
 		})
@@ -64,7 +64,7 @@ func TestStopIsReported(t *testing.T) {
 			t.Errorf("expected %q and a pass within a minute, found %q and %s", want, p.Ready.Message, p.RequeueAfter)
 		}
 	})
-	t.Run("cluster with an expired stop reports why it runs", func(t *testing.T) {
+	t.Run("cluster with an expired stop reports that the stop has ended", func(t *testing.T) {
 		o := observedCluster(hivev1.PowerStateRunning, nil, actuator.Running, func(o *Observed) { o.API, o.Stops = Reachable, stoppedSince("60m") })
 		if p := Decide(o); !strings.Contains(p.Ready.Message, "torpor.dev/until ended that stop at ") {
 			t.Errorf("found %q: %s", p.Rule, p.Ready.Message)

@@ -173,7 +173,7 @@ func TestPlanChanges(t *testing.T) {
 			job: workerJob(withAutoscaling(1, 3, `{}`)), sets: machineSets(1), autoscalers: []Autoscaler{autoscaler("theirs", "infra-worker-a", "")},
 			want: []string{"a: ", "theirs: autoscaling from 1 to 3"},
 		},
-		"duplicate and orphaned MachineAutoscalers of the pool are deleted, and those of other pools are not": {
+		"duplicate and orphaned MachineAutoscalers are deleted, and another pool's is not": {
 			job: workerJob(withAutoscaling(1, 2, `{}`)), sets: machineSets(1),
 			autoscalers: []Autoscaler{autoscaler("1", "infra-worker-a", "worker"), autoscaler("2", "infra-worker-a", ""), autoscaler("3", "gone", "worker"), autoscaler("4", "else", "other")},
 			want:        []string{"-2", "-3", "a: ", "1: "},

@@ -27,15 +27,15 @@ func TestEventsReportTheResultsOfSets(t *testing.T) {
 		seen Observed
 		want string
 	}{
-		"unchanged set emits no event":                                          {observed([]ObservedSet{deletingSet("s", 1, a)}, applied("s", a)), ""},
-		"refused set emits a warning":                                           {answered(applied("s", a), "ConfigMap a: no"), "Warning SyncSetsFailed SyncSet s: ConfigMap a: no"},
-		"set that is refused again emits no event":                              {answered(failed, "ConfigMap a: no"), ""},
-		"set that is refused for another reason emits a warning":                {answered(failed, "ConfigMap a: never"), "Warning SyncSetsFailed SyncSet s: ConfigMap a: never"},
-		"set that is applied after a refusal emits an event":                    {answered(failed, ""), "Normal SyncSetsRecovered Applied after a failure: SyncSet s"},
-		"set that is applied again emits no event":                              {answered(applied("s", a), ""), ""},
-		"new set whose objects are recorded but not yet applied emits no event": {observed([]ObservedSet{deletingSet("s", 1, a)}), ""},
-		"invalid set emits a warning":                                           {observed([]ObservedSet{{SetKey: SetKey{Name: "s"}, Generation: 1, Invalid: "bad"}}), "Warning SyncSetsFailed SyncSet s: bad"},
-		"set that stays invalid emits no further warning":                       {observed([]ObservedSet{{SetKey: SetKey{Name: "s"}, Generation: 1, Invalid: "ConfigMap a: no"}}, failed), ""},
+		"unchanged set emits no event":                           {observed([]ObservedSet{deletingSet("s", 1, a)}, applied("s", a)), ""},
+		"refused set emits a warning":                            {answered(applied("s", a), "ConfigMap a: no"), "Warning SyncSetsFailed SyncSet s: ConfigMap a: no"},
+		"set that is refused again emits no event":               {answered(failed, "ConfigMap a: no"), ""},
+		"set that is refused for another reason emits a warning": {answered(failed, "ConfigMap a: never"), "Warning SyncSetsFailed SyncSet s: ConfigMap a: never"},
+		"set that is applied after a refusal emits an event":     {answered(failed, ""), "Normal SyncSetsRecovered Applied after a failure: SyncSet s"},
+		"set that is applied again emits no event":               {answered(applied("s", a), ""), ""},
+		"new set whose objects are only recorded emits no event": {observed([]ObservedSet{deletingSet("s", 1, a)}), ""},
+		"invalid set emits a warning":                            {observed([]ObservedSet{{SetKey: SetKey{Name: "s"}, Generation: 1, Invalid: "bad"}}), "Warning SyncSetsFailed SyncSet s: bad"},
+		"set that stays invalid emits no further warning":        {observed([]ObservedSet{{SetKey: SetKey{Name: "s"}, Generation: 1, Invalid: "ConfigMap a: no"}}, failed), ""},
 		"cluster that has caught up emits an event": {
 			answered(applied("s", a), "").with(func(o *Observed) {
 				o.Resume, o.Answer.Job = &resume, Job{IsFull: true, Sets: []SetKey{{Name: "s"}}, Resume: &resume}

@@ -167,13 +167,13 @@ func (scopes toyScopes) rival(s toyOverlap, i int) int {
 func TestOverlapModel(t *testing.T) {
 	t.Parallel()
 	for name, scopes := range map[string]toyScopes{
-		"all managers have all namespaces":                              {},
-		"first manager has a common namespace with each of the others":  {{"a", "b"}, {"a"}, {"b"}},
-		"second manager has a common namespace with each of the others": {{"a"}, nil, {"b"}},
-		"third manager has a common namespace with each of the others":  {{"a"}, {"b"}, {"a", "b"}},
-		"two of three managers have a common namespace":                 {{"a"}, {"a", "b"}, {"c"}},
-		"every two managers have a common namespace":                    {{"a", "b"}, {"b", "c"}, {"c", "a"}},
-		"no two managers have a common namespace":                       {{"a"}, {"b"}, {"c"}},
+		"all managers have all namespaces":                  {},
+		"first manager shares namespaces with both others":  {{"a", "b"}, {"a"}, {"b"}},
+		"second manager shares namespaces with both others": {{"a"}, nil, {"b"}},
+		"third manager shares namespaces with both others":  {{"a"}, {"b"}, {"a", "b"}},
+		"two of three managers share a namespace":           {{"a"}, {"a", "b"}, {"c"}},
+		"every two managers share a namespace":              {{"a", "b"}, {"b", "c"}, {"c", "a"}},
+		"no two managers share a namespace":                 {{"a"}, {"b"}, {"c"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

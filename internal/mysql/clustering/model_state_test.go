@@ -24,13 +24,13 @@ type modelState struct {
 	errant     [maxInstances]bool
 	// discarded are the transactions that the status lists as lost.
 	discarded [maxInstances]transactions
-	// reclonesErrant is the annotation that requests re-clones of errant instances.
+	// reclonesErrant is the annotation for re-clones of errant instances.
 	reclonesErrant bool
-	// stopAsked and forced are the annotations that request a stop and force a start.
+	// stopAsked and forced are the annotations for a stop and a forced start.
 	stopAsked, forced bool
 	// acked are the transactions that were acknowledged to clients.
 	acked transactions
-	// rooted are the transactions that root committed in violation of all rules.
+	// rooted are the transactions of commitDirectly.
 	rooted transactions
 	// history is kept in the manager's memory.
 	history modelHistory
@@ -486,7 +486,7 @@ func (w *modelState) clientWrites(i int) {
 	}
 }
 
-// commitDirectly commits a transaction in violation of all rules, as root could.
+// commitDirectly commits a transaction without any check, as root could.
 func (w *modelState) commitDirectly(i int) transactions {
 	s := &w.servers[i]
 	for k := range transactionsPerServer {

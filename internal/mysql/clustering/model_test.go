@@ -61,7 +61,7 @@ func (a *modelExplorer) runPass(s modelTrace, t passDisturbance) (modelTrace, Pl
 	if t.during.apply == nil && p.Rule == "fence for a failover" && before.isHeardByReplicas() {
 		wrong = append(wrong, "fences a primary whose replicas receive from it")
 	}
-	isAlone := t.during.apply == nil && t.between.apply == nil // Otherwise the volume may be lost at that moment.
+	isAlone := t.during.apply == nil && t.between.apply == nil // An event in the same pass may lose the volume.
 	if do, promotes := p.Do.(PromoteInStatus); promotes && isAlone && next.primary == do.Index && before.primary == do.From {
 		if lost := next.acked &^ next.heldTransactions(do.Index); lost != 0 {
 			wrong = append(wrong, fmt.Sprintf("the new primary lacks acknowledged transactions: %s", lost.toSet()))

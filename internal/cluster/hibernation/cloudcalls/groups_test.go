@@ -174,8 +174,8 @@ func TestGroupsOfAClusterThatShouldRunAreNotHeld(t *testing.T) {
 	})
 }
 
-// The result of a poll from before the change shows the group in its earlier state. A resume must not conclude from it
-// that the group was never held.
+// A poll from before the change returns the group's earlier state. A resume must not conclude that the group was never
+// held.
 func TestPollBeforeAGroupChangeIsIgnored(t *testing.T) {
 	runGroup(t, func(t *testing.T, f *fleet, cloud *groupCloud) {
 		cloud.delay = 5 * time.Second

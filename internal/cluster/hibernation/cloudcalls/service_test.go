@@ -524,8 +524,8 @@ func TestOrdersRespectTheCloudsRateLimit(t *testing.T) {
 	})
 }
 
-// TestAnAnswerDoesNotWaitForOthers stops three clusters. The right to stop one of them is missing, and the cloud
-// throttles the first stops of the other two.
+// TestAnAnswerDoesNotWaitForOthers stops a cluster without the right to stop it, and two clusters whose stops the cloud
+// throttles.
 func TestAnAnswerDoesNotWaitForOthers(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		names := f.fill(3)
@@ -596,8 +596,8 @@ func TestStopOfAGroupMemberIsNotSent(t *testing.T) {
 	}
 }
 
-// TestAStopIsNotRepeatedForAMachineThatHasJoinedAGroup uses a cloud that throttles the first three orders. One of the
-// machines then joins a group, and a poll finds the group.
+// TestAStopIsNotRepeatedForAMachineThatHasJoinedAGroup uses a cloud that throttles the first orders. A machine then
+// joins a group, and a poll finds the group.
 func TestAStopIsNotRepeatedForAMachineThatHasJoinedAGroup(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		name := f.fill(1)[0]

@@ -52,9 +52,9 @@ func TestStopsRequireTheRightsToTerminateSpotMachines(t *testing.T) {
 		cloud func(*batchCloud) actuator.Actuator
 		want  actuator.ErrorClass
 	}{
-		"stop of a cluster with a spot machine is refused without the right to terminate":            {func(c *batchCloud) actuator.Actuator { return &spotCloud{batchCloud: c, isDenied: true} }, actuator.PermissionDenied},
-		"stop of a cluster with a spot machine is refused if the cloud cannot terminate machines":    {func(c *batchCloud) actuator.Actuator { return c }, actuator.Other},
-		"stop of a cluster with a spot machine is accepted with the rights to stop and to terminate": {func(c *batchCloud) actuator.Actuator { return &spotCloud{batchCloud: c} }, ""},
+		"stop without the right to terminate is refused":            {func(c *batchCloud) actuator.Actuator { return &spotCloud{batchCloud: c, isDenied: true} }, actuator.PermissionDenied},
+		"stop is refused in a cloud that cannot terminate machines": {func(c *batchCloud) actuator.Actuator { return c }, actuator.Other},
+		"stop with the rights to stop and to terminate is accepted": {func(c *batchCloud) actuator.Actuator { return &spotCloud{batchCloud: c} }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			runFleet(t, func(t *testing.T, f *fleet) {

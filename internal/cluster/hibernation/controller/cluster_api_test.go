@@ -203,7 +203,7 @@ func TestMachineControllersArePaused(t *testing.T) {
 	t.Parallel()
 	for name, scenario := range map[string]func(*testing.T, *env){
 		"active controllers are paused and unpaused":                      pausesControllers,
-		"controllers paused by a user before stay paused":                 keepsPausesOfUsers,
+		"controllers paused by a user before the hibernation stay paused": keepsPausesOfUsers,
 		"controllers paused by a user during the hibernation stay paused": leavesPausesOfUsers,
 		"Cluster without the annotation is refused":                       refusesActiveCluster,
 		"Cluster with the annotation scale-to-zero is refused":            refusesToScaleCluster,
@@ -253,8 +253,7 @@ func keepsPausesOfUsers(t *testing.T, e *env) {
 	s.expectSameMachines(t)
 }
 
-// leavesPausesOfUsers changes the pauses as a user during the hibernation: the user removes the Cluster's pause and
-// sets it again, and gives the MachineHealthChecks' pauses another value. The resume keeps all these pauses.
+// leavesPausesOfUsers replaces Torpor's pauses as a user during the hibernation. The resume keeps the new pauses.
 func leavesPausesOfUsers(t *testing.T, e *env) {
 	t.Helper()
 	s := e.newManagedCluster(t, hivev1.MachineGroupsSuspend, nil)

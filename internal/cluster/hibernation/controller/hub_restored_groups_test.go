@@ -58,8 +58,8 @@ func (e *env) expectNoChange(t *testing.T, all ...*testCluster) {
 	}
 }
 
-// resumeUnconfirmed resumes the cluster. It expects that a condition lists the names that a user has to confirm: Ready
-// before the resume, and Degraded after it.
+// resumeUnconfirmed resumes the cluster. Ready before the resume, and Degraded after it, must list the names that a
+// user has to confirm.
 func (s *testCluster) resumeUnconfirmed(t *testing.T, names ...string) {
 	t.Helper()
 	says := append([]string{"is not recorded"}, names...)

@@ -28,11 +28,11 @@ func TestRestoredHub(t *testing.T) {
 		keep  keptParts
 		ready expectedCondition
 	}{
-		"hibernating cluster that is restored with its status keeps the requester":                         {hivev1.PowerStateHibernating, keptParts{status: true, annotations: true}, asleep("asked for by bob")},
-		"hibernating cluster that is restored without its status has the restoring user as the requester":  {hivev1.PowerStateHibernating, keptParts{annotations: true}, asleep("asked for by admin")},
-		"hibernating cluster that is restored without status and annotations warns about unrecorded nodes": {hivev1.PowerStateHibernating, keptParts{}, asleep("the cluster's nodes could not be recorded")},
-		"running cluster that is restored with its status keeps running":                                   {hivev1.PowerStateRunning, keptParts{status: true, annotations: true}, running},
-		"running cluster that is restored without status and annotations keeps running":                    {hivev1.PowerStateRunning, keptParts{}, running},
+		"hibernating cluster restored with its status keeps the requester":                         {hivev1.PowerStateHibernating, keptParts{status: true, annotations: true}, asleep("asked for by bob")},
+		"hibernating cluster restored without its status has the restoring user as the requester":  {hivev1.PowerStateHibernating, keptParts{annotations: true}, asleep("asked for by admin")},
+		"hibernating cluster restored without status and annotations warns about unrecorded nodes": {hivev1.PowerStateHibernating, keptParts{}, asleep("the cluster's nodes could not be recorded")},
+		"running cluster restored with its status keeps running":                                   {hivev1.PowerStateRunning, keptParts{status: true, annotations: true}, running},
+		"running cluster restored without status and annotations keeps running":                    {hivev1.PowerStateRunning, keptParts{}, running},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEnv(t)

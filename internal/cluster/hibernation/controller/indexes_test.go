@@ -67,7 +67,7 @@ func ignoresOwnersWithoutMachines(t *testing.T, e *env) {
 	s.awaitSettled(t, hivev1.PowerStateHibernating)
 }
 
-// asksForRightsFirst removes the right to start one of the machines. The hibernation then stops none of them.
+// asksForRightsFirst removes the right to start one of the machines, and expects that none is stopped.
 func asksForRightsFirst(t *testing.T, e *env) {
 	t.Helper()
 	s := e.newCluster(t, nil)

@@ -38,7 +38,7 @@ func TestInfraDisabled(t *testing.T) {
 		s.touchAnnotation(t, 1)
 		s.expectOptedOut(t, "Running", hivev1.RunningHibernationReason)
 	})
-	t.Run("hibernation is unsupported", func(t *testing.T) {
+	t.Run("hibernation of an opted-out cluster is unsupported", func(t *testing.T) {
 		s.setPowerState(t, hivev1.PowerStateHibernating)
 		s.awaitCondition(t, expectedCondition{hivev1.ClusterHibernatingCondition, "False", hivev1.UnsupportedHibernationReason, []string{optedOut}})
 		s.expectOptedOut(t, "Unsupported", hivev1.UnsupportedHibernationReason)
@@ -53,7 +53,7 @@ func TestInfraDisabled(t *testing.T) {
 		s.patch(t, "alice", optIn)
 		s.awaitSettled(t, hivev1.PowerStateHibernating)
 	})
-	t.Run("hibernating cluster is not changed", func(t *testing.T) {
+	t.Run("hibernating cluster that opts out is not changed", func(t *testing.T) {
 		s.patch(t, "alice", optOut)
 		s.awaitCondition(t, expectedCondition{hivev1.ClusterHibernatingCondition, "False", hivev1.UnsupportedHibernationReason, []string{optedOut}})
 		s.setPowerState(t, hivev1.PowerStateRunning)

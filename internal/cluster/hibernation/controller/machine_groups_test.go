@@ -106,16 +106,16 @@ func TestMachineGroups(t *testing.T) {
 	e.cloud.SetLatency(t, machineLatency, machineLatency)
 	e.startManager(t, clouds())
 	for name, scenario := range map[string]func(*testing.T, *env){
-		"suspended groups are restored":                                     suspendsGroups,
-		"groups that are scaled to zero are restored":                       scalesGroups,
-		"process that is resumed during the hibernation is suspended again": holdsGroupsAgain,
-		"unknown option is refused":                                         refusesUnknownOption,
-		"EKS node group is scaled to zero and restored":                     scalesNodeGroups,
-		"EKS node group is scaled after an update in progress":              awaitsUpdateOfNodeGroup,
-		"missing EKS permissions prevent the stop":                          refusesNodeGroupWithoutRights,
-		"cancelled hibernation restores an EKS node group in update":        releasesNodeGroupOfCancelledHibernation,
-		"missing rights prevent the stop":                                   stopsNothingWithoutRights,
-		"cancelled hibernation restores the groups":                         releasesGroupsOfCancelledHibernation,
+		"suspended groups are restored":                                          suspendsGroups,
+		"groups that are scaled to zero are restored":                            scalesGroups,
+		"process that is resumed during the hibernation is suspended again":      holdsGroupsAgain,
+		"unknown value of the annotation is refused":                             refusesUnknownOption,
+		"EKS node group is scaled to zero and restored":                          scalesNodeGroups,
+		"EKS node group is scaled after an update in progress":                   awaitsUpdateOfNodeGroup,
+		"missing EKS permissions prevent the stop":                               refusesNodeGroupWithoutRights,
+		"cancelled hibernation restores an EKS node group that is being updated": releasesNodeGroupOfCancelledHibernation,
+		"missing right to suspend processes prevents the stop":                   stopsNothingWithoutRights,
+		"cancelled hibernation restores the groups":                              releasesGroupsOfCancelledHibernation,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

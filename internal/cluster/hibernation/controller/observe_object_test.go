@@ -156,7 +156,7 @@ func TestObserveObject(t *testing.T) {
 				o.Invalid = `Torpor does not connect to the API server: expected spec.controlPlaneConfig.apiServerIPOverride to be an IP address, found "10.0.0.256"; correct or remove it`
 			},
 		},
-		"infra-disabled annotation is observed as an opt-out": {
+		"infra-disabled annotation is an opt-out": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Annotations = map[string]string{hivev1.InfraDisabledAnnotation: "true"}
 				cd.Spec.Platform, cd.Spec.ClusterMetadata.InfraID = hivev1.Platform{}, ""
@@ -166,7 +166,7 @@ func TestObserveObject(t *testing.T) {
 				o.NoActuator = `The annotation hive.openshift.io/infra-disabled is "true", so Torpor neither lists, starts nor stops machines; remove the annotation to make spec.powerState effective`
 			},
 		},
-		"infra-disabled annotation of a cluster without kubeconfig is observed as an opt-out": {
+		"infra-disabled annotation of a cluster without kubeconfig is an opt-out": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Annotations, cd.Spec.ClusterMetadata = map[string]string{hivev1.InfraDisabledAnnotation: "1"}, nil
 			},

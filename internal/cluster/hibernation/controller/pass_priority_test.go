@@ -37,8 +37,8 @@ func TestOngoingTransitionsHavePriority(t *testing.T) {
 	}
 }
 
-// TestAnswersOvertakeClustersThatBegin queues a hundred clusters whose transition begins, and then a cluster whose poll
-// has a result. The cluster with the result has the first pass.
+// TestAnswersOvertakeClustersThatBegin queues a hundred new clusters, and then a cluster whose poll has a result. The
+// last cluster must have the first pass.
 func TestAnswersOvertakeClustersThatBegin(t *testing.T) {
 	queue := priorityqueue.New[ctrl.Request]("test")
 	defer queue.ShutDown()

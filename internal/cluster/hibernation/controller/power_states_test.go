@@ -58,27 +58,27 @@ func TestPowerStates(t *testing.T) {
 
 func scenarios() map[string]func(*testing.T, *env) {
 	return map[string]func(*testing.T, *env){
-		"cluster hibernates and resumes with one event for each step":             hibernatesAndResumes,
-		"settled cluster is not written to":                                       settledIsNotWritten,
-		"machine without capacity does not delay other machines":                  startsOtherMachines,
-		"cluster that cannot be stopped completely is not stopped partly":         keepsUnstoppableCluster,
-		"cluster without its kubeconfig hibernates with a warning":                warnsOfUnrecordedNodes,
-		"unreachable API server is awaited before its nodes are recorded":         waitsForNodeRecord,
-		"more recent of two ClusterDeployments with one infraID waits":            refusesSecondOwner,
-		"infraID in another account is another cluster":                           tellsAccountsApart,
-		"older ClusterDeployment that lists no machines does not block others":    ignoresOwnersWithoutMachines,
-		"cluster that may not be started again is not stopped":                    asksForRightsFirst,
-		"machine stopped by another tool is started again":                        startsStoppedMachine,
-		"start that the cloud accepts but drops is repeated":                      repeatsLostStarts,
-		"hibernated cluster resumes although its version has become unknown":      resumesWithoutVersion,
-		"plain Kubernetes cluster hibernates without a version":                   hibernatesWithoutVersion,
-		"paused cluster is not changed until the pause is removed":                pausesAndContinues,
-		"cluster that is deleted while it hibernates is not changed":              deletedWhileHibernated,
-		"a cluster whose run time has elapsed hibernates, and resumes on request": hibernatesAfterItsTime,
-		"new cluster hibernates once its SyncSets are applied":                    awaitsFirstSync,
-		"workers stop before the control plane, and start after it":               stopsWorkersFirst,
-		"stop expires although the spec still requests it":                        endsStopAtItsTime,
-		"stop that expired before the first pass stops nothing":                   ignoresStopThatIsOver,
+		"cluster hibernates and resumes with one event for each step":               hibernatesAndResumes,
+		"status of a settled cluster is not written":                                settledIsNotWritten,
+		"machine without capacity does not delay other machines":                    startsOtherMachines,
+		"cluster that cannot be stopped completely is not stopped partly":           keepsUnstoppableCluster,
+		"cluster without its kubeconfig hibernates with a warning":                  warnsOfUnrecordedNodes,
+		"unreachable API server is awaited before its nodes are recorded":           waitsForNodeRecord,
+		"more recent of two ClusterDeployments with one infraID waits":              refusesSecondOwner,
+		"clusters with one infraID in two accounts are independent":                 tellsAccountsApart,
+		"older ClusterDeployment with wrong credentials does not block a newer one": ignoresOwnersWithoutMachines,
+		"cluster that may not be started again is not stopped":                      asksForRightsFirst,
+		"machine stopped by another tool is started again":                          startsStoppedMachine,
+		"start that the cloud accepts but drops is repeated":                        repeatsLostStarts,
+		"hibernated cluster resumes although its version has become unknown":        resumesWithoutVersion,
+		"plain Kubernetes cluster hibernates without a version":                     hibernatesWithoutVersion,
+		"paused cluster is not changed until the pause is removed":                  pausesAndContinues,
+		"cluster that is deleted while it hibernates is not changed":                deletedWhileHibernated,
+		"a cluster whose run time has elapsed hibernates, and resumes on request":   hibernatesAfterItsTime,
+		"new cluster hibernates once its SyncSets are applied":                      awaitsFirstSync,
+		"workers stop before the control plane, and start after it":                 stopsWorkersFirst,
+		"stop expires although the spec still requests it":                          endsStopAtItsTime,
+		"stop that expired before the first pass stops nothing":                     ignoresStopThatIsOver,
 	}
 }
 
@@ -206,7 +206,7 @@ func ignoresStopThatIsOver(t *testing.T, e *env) {
 	}
 }
 
-// awaitEvents waits until the cluster has exactly one event for each reason, and no other events.
+// awaitEvents waits for exactly one event for each reason, and for no other events.
 func (s *testCluster) awaitEvents(t *testing.T, reasons ...string) {
 	t.Helper()
 	testenv.Eventually(t, "the events of "+s.infraID, func() error {

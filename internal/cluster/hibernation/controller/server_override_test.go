@@ -34,7 +34,7 @@ func TestServerOverrides(t *testing.T) {
 			"URL override with a URL makes the cluster reachable":           {"https://127.0.0.1:1", "refused", map[string]string{"apiURLOverride": e.Config.Host}},
 			"URL override with a host and port makes the cluster reachable": {"https://127.0.0.1:1", "refused", map[string]string{"apiURLOverride": net.JoinHostPort(host, port)}},
 			"IP override makes the cluster reachable":                       {"https://" + net.JoinHostPort(unknownName, port), "cannot be resolved", map[string]string{"apiServerIPOverride": host}},
-			"URL override and IP override together make the cluster reachable": {
+			"URL and IP override together make the cluster reachable": {
 				"https://127.0.0.1:1", "refused", map[string]string{"apiURLOverride": net.JoinHostPort(unknownName, port), "apiServerIPOverride": host},
 			},
 		} {

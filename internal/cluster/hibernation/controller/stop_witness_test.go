@@ -32,8 +32,8 @@ type stopWitness struct {
 	// clusters that should hibernate.
 	runningSince map[string]time.Time
 	// confirmedAt contains the times at which the manager began to read a current spec. A stop needs an entry and
-	// removes it. Only a repetition with fewer machines needs no entry, because the cloud may have refused the stop for
-	// one machine. lastStop is the number of machines in the last confirmed stop.
+	// removes it. A repetition with fewer machines needs no entry. lastStop is the number of machines in the last
+	// confirmed stop.
 	confirmedAt map[string]time.Time
 	lastStop    map[string]int
 	// stops counts the clusters of StopInstances calls. raced counts those clusters that should run when the call

@@ -178,22 +178,22 @@ func TestCapOnPendingRequests(t *testing.T) {
 		more       []func(*testRequest)
 		want       map[Decision]int
 	}{
-		"requests up to the given cap are approved":                                             {requests: 3, change: good, maxPending: 3, want: map[Decision]int{Approve: 3}},
-		"requests above the given cap are not approved":                                         {requests: 4, change: good, maxPending: 3, want: map[Decision]int{Retry: 4}},
-		"valid request is approved if all requests together do not exceed the default cap":      {requests: 1, change: good, more: ofOthers(109), want: map[Decision]int{Approve: 1, Leave: 109}},
-		"requests above the default cap are not approved":                                       {requests: 1, change: good, more: ofOthers(110), want: map[Decision]int{Retry: 111}},
-		"requests up to the limit of one node are approved":                                     {requests: 20, change: good, want: map[Decision]int{Approve: 20}},
-		"requests above the limit of one node are not approved":                                 {requests: 21, change: good, want: map[Decision]int{Retry: 21}},
-		"node that floods the cluster blocks only its own requests":                             {requests: 1, change: good, more: slices.Repeat(ofOthers(1), 500), want: map[Decision]int{Approve: 1, Retry: 500}},
-		"new nodes that flood the cluster block no serving request":                             {requests: 1, change: good, more: slices.Repeat([]func(*testRequest){bootstrap}, 500), want: map[Decision]int{Approve: 1, Retry: 500}},
-		"malformed requests count against the cap":                                              {requests: 4, change: rewrittenBy(emptied), maxPending: 3, want: map[Decision]int{Retry: 4}},
-		"requests from before the resume do not count against the cap":                          {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){old, old}, want: map[Decision]int{Approve: 3, Leave: 2}},
-		"decided requests do not count against the cap":                                         {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){decided}, want: map[Decision]int{Approve: 3, Skip: 1}},
-		"requests for another signer do not count against the cap":                              {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){foreign}, want: map[Decision]int{Approve: 3, Leave: 1}},
-		"requests that do not count against the cap keep their verdicts if the cap is exceeded": {requests: 4, change: good, maxPending: 3, more: []func(*testRequest){old, decided}, want: map[Decision]int{Retry: 4, Leave: 1, Skip: 1}},
-		"requests of unknown users do not count against the cap":                                {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){stranger}, want: map[Decision]int{Approve: 3, Leave: 1}},
-		"requests that wait for hours do not count against the cap":                             {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){hourOld}, want: map[Decision]int{Approve: 4}},
-		"empty list has no verdicts":                                                            {maxPending: 3, want: map[Decision]int{}},
+		"requests up to the given cap are approved":                                    {requests: 3, change: good, maxPending: 3, want: map[Decision]int{Approve: 3}},
+		"requests above the given cap are not approved":                                {requests: 4, change: good, maxPending: 3, want: map[Decision]int{Retry: 4}},
+		"valid request is approved if all requests together reach the default cap":     {requests: 1, change: good, more: ofOthers(109), want: map[Decision]int{Approve: 1, Leave: 109}},
+		"requests above the default cap are not approved":                              {requests: 1, change: good, more: ofOthers(110), want: map[Decision]int{Retry: 111}},
+		"requests up to the limit of one node are approved":                            {requests: 20, change: good, want: map[Decision]int{Approve: 20}},
+		"requests above the limit of one node are not approved":                        {requests: 21, change: good, want: map[Decision]int{Retry: 21}},
+		"node that floods the cluster blocks only its own requests":                    {requests: 1, change: good, more: slices.Repeat(ofOthers(1), 500), want: map[Decision]int{Approve: 1, Retry: 500}},
+		"new nodes that flood the cluster block no serving request":                    {requests: 1, change: good, more: slices.Repeat([]func(*testRequest){bootstrap}, 500), want: map[Decision]int{Approve: 1, Retry: 500}},
+		"malformed requests count against the cap":                                     {requests: 4, change: rewrittenBy(emptied), maxPending: 3, want: map[Decision]int{Retry: 4}},
+		"requests from before the resume do not count against the cap":                 {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){old, old}, want: map[Decision]int{Approve: 3, Leave: 2}},
+		"decided requests do not count against the cap":                                {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){decided}, want: map[Decision]int{Approve: 3, Skip: 1}},
+		"requests for another signer do not count against the cap":                     {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){foreign}, want: map[Decision]int{Approve: 3, Leave: 1}},
+		"requests that do not count against the cap keep their verdicts above the cap": {requests: 4, change: good, maxPending: 3, more: []func(*testRequest){old, decided}, want: map[Decision]int{Retry: 4, Leave: 1, Skip: 1}},
+		"requests of unknown users do not count against the cap":                       {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){stranger}, want: map[Decision]int{Approve: 3, Leave: 1}},
+		"requests that wait for hours do not count against the cap":                    {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){hourOld}, want: map[Decision]int{Approve: 4}},
+		"empty list has no verdicts":                                                   {maxPending: 3, want: map[Decision]int{}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

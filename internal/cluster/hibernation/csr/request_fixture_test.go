@@ -67,7 +67,7 @@ type testRequest struct {
 	rewrite func([]byte) []byte
 }
 
-// finish signs the PKCS #10 request, and returns the object with it.
+// finish returns the object with the signed PKCS #10 request.
 func (a *testRequest) finish(t testing.TB) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	der, err := x509.CreateCertificateRequest(rand.Reader, &a.template, a.key)
@@ -112,7 +112,7 @@ func openShiftRequest() *testRequest {
 		mcoUser, mcoGroup, allSAs, authed)
 }
 
-// servingRequest is a serving request for every address of n1.
+// servingRequest requests a certificate for every address of n1.
 func servingRequest() *testRequest {
 	a := newTestRequest(certificatesv1.KubeletServingSignerName, certificatesv1.UsageServerAuth, "system:node:n1", nodes, authed)
 	a.template.DNSNames = []string{"n1", "n1.example.com"}

@@ -54,8 +54,7 @@ func TestDecodePod(t *testing.T) {
 	}
 }
 
-// drainServer records its requests. The name of a pod determines the response to the pod's eviction, such as a refusal
-// because of a PodDisruptionBudget.
+// drainServer records its requests. The name of a pod determines the response to its eviction.
 func drainServer(t *testing.T, pods int) (client *ClusterClient, asked func() []string) {
 	t.Helper()
 	var requests []string

@@ -113,7 +113,7 @@ func TestOnlyRecreatedMachinesAreReplaceable(t *testing.T) {
 			}
 		})
 	}
-	t.Run("claimed by two Machines", func(t *testing.T) {
+	t.Run("instance of two Machines is not replaceable", func(t *testing.T) {
 		other := decodeMachine(build(func(m, _ map[string]any) { m["name"], m["labels"] = "master-0", map[string]any{roleLabel: roleMaster} }))
 		if got := replaceableMachines([]decodedMachine{decodeMachine(build(nil)), other}); len(got) > 0 {
 			t.Errorf("expected none, found %+v", got)

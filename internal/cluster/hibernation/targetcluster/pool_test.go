@@ -325,7 +325,7 @@ func TestProbesWithoutAWaitingPassHaveLowerPriority(t *testing.T) {
 	expectNoJob(t, p, calm.Cluster, "another pass waits for its cluster")
 	p.lookOnce(t, waking.Cluster)
 	now.SetTime(now.Now().Add(calmInterval))
-	p.lookOnce(t, calm.Cluster) // The poll runs although another pass still waits, because it was delayed for long enough.
+	p.lookOnce(t, calm.Cluster) // After a second interval, the poll runs although another pass still waits.
 	p.RequestLook(calm)
 	p.Watch(calm.Cluster, calmInterval)
 	p.lookOnce(t, awaited.Cluster)

@@ -164,8 +164,8 @@ func TestHibernatingClusterIsUpdatedOnceAfterTheResume(t *testing.T) {
 	c.waitUntilSynced(t, pool)
 	witness.waitUntilSynced(t, unchanged)
 	replicas := int64(1)
-	// restart restarts the manager and changes a pool of another cluster, which proves that the manager has evaluated
-	// all pools.
+	// restart restarts the manager and changes a pool of another cluster. Once this pool is synced, the manager has
+	// evaluated all pools.
 	restart := func() {
 		t.Helper()
 		stop()
@@ -492,7 +492,7 @@ func TestSlowClusterEndsItsJob(t *testing.T) {
 // limit for a pool. Lists of {} would multiply in size when they are decoded.
 func TestHostileMachineSetsAreNotKept(t *testing.T) {
 	t.Parallel()
-	part := `[{"key":"` + strings.Repeat("k", 60_000) + `"}]` // Decoding it is fast.
+	part := `[{"key":"` + strings.Repeat("k", 60_000) + `"}]` // One large key is decoded fast.
 	item := `{"metadata":{"name":"a","labels":{"` + hivev1.MachinePoolNameLabel + `":"worker"}},"spec":{"template":{"spec":{"taints":` + part + `}}}}`
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"items":[`+item+strings.Repeat(","+item, 200)+`]}`)

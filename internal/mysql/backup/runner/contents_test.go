@@ -71,11 +71,11 @@ func TestRestoreIsComparedWithTheBackup(t *testing.T) {
 		"procedure `app`.`missing` is in the backup, but is missing after the load", "the definition of view `app`.`short` differs from that in the backup",
 		"the definition of function `app`.`f` differs from that in the backup")
 
-	t.Run("a restore of one schema", func(t *testing.T) {
+	t.Run("a restore of one schema ignores other schemas", func(t *testing.T) {
 		target := e.installation.StartServer(t)
 		expectLeftOut(t, e.restoreWithResult(t, target, func(o *runner.RestoreOptions) { o.Schema = "odd `name" }))
 	})
-	t.Run("a backup without a description", func(t *testing.T) {
+	t.Run("a backup without recorded contents is not compared", func(t *testing.T) {
 		found, err := filepath.Glob(filepath.Join(e.bucket.Folder, "moco/ns/test/*/backup.json"))
 		testenv.ExpectNoError(t, err)
 		text, err := os.ReadFile(found[0])

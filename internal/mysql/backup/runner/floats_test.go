@@ -74,13 +74,13 @@ func TestRestoreKeepsFloats(t *testing.T) {
 		"update app.neighbors set f = 7 where f > 3.4028234e38", "update app.parted set f = 5 where id = 1 order by f limit 1", "update app.kinds set i = 1", "delete from `app 2`.neighbors limit 1")
 	logged, point := readState(t, source), passPoint(t)
 	execStatements(t, source, "create schema after_the_point")
-	t.Run("the dump", func(t *testing.T) {
+	t.Run("floats of the dump are restored", func(t *testing.T) {
 		target := e.installation.StartServer(t)
 		expectLeftOut(t, e.restoreWithResult(t, target, func(o *runner.RestoreOptions) { o.Point = status.Time.Time }))
 		expectEqualStates(t, withoutAccounts(dumped), withoutAccounts(readState(t, target)))
 		testenv.ExpectEqual(t, "contents", sums, readContents(t, target))
 	})
-	t.Run("the binary logs", func(t *testing.T) {
+	t.Run("floats of the binary logs are restored", func(t *testing.T) {
 		target := e.installation.StartServer(t)
 		expectLeftOut(t, e.restoreWithResult(t, target, func(o *runner.RestoreOptions) { o.Point = point }))
 		expectEqualStates(t, withoutAccounts(logged), withoutAccounts(readState(t, target)))

@@ -369,7 +369,7 @@ func TestMocoBackupIsRestored(t *testing.T) {
 	dumped, gtids := readContents(t, source), queryOne(t, source, "select @@gtid_executed")
 	e.put(t, mocoKey(made, "dump.tar"), buildTar(t, "dump", files))
 	broken := "view app.broken is not restored: MySQL's error 1146: Table 'app.gone_soon' doesn't exist"
-	t.Run("the dump alone", func(t *testing.T) {
+	t.Run("the dump is restored", func(t *testing.T) {
 		target := e.installation.StartServer(t)
 		result := e.restoreWithResult(t, target, unchanged)
 		testenv.ExpectEqual(t, "parts left out", []string{broken}, result.Warnings[:result.LeftOut])
@@ -382,7 +382,7 @@ func TestMocoBackupIsRestored(t *testing.T) {
 		}
 		testenv.ExpectNoError(t, e.runRestore(t, target.Address)) // A second run has nothing to do.
 	})
-	t.Run("a restore of one schema", func(t *testing.T) {
+	t.Run("one schema of the dump is restored", func(t *testing.T) {
 		target := e.installation.StartServer(t)
 		result := e.restoreWithResult(t, target, func(o *runner.RestoreOptions) { o.Schema, o.Users = "odd `name", []string{"reader"} })
 		testenv.ExpectEqual(t, "left out", 0, result.LeftOut)
@@ -412,13 +412,13 @@ func testMocoBinlogs(t *testing.T, e *testEnv, source *mysqld.Server, made time.
 	execStatements(t, source, "flush binary logs", "insert into app.later values (2)", "drop table app.empty")
 	e.putMocoBinlogs(t, source, made, gtids)
 	e.put(t, mocoKey(time.Now().Add(time.Second), "dump.tar"), []byte("the next backup"))
-	t.Run("a point after the dump", func(t *testing.T) {
+	t.Run("a point after the dump is restored", func(t *testing.T) {
 		target := e.installation.StartServer(t)
 		result := e.restoreWithResult(t, target, func(o *runner.RestoreOptions) { o.Point = point })
 		testenv.ExpectEqual(t, "time", point.UTC(), result.Time.UTC())
 		expectMocoContents(t, want, target)
 	})
-	t.Run("one schema at a point after the dump", func(t *testing.T) {
+	t.Run("one schema is restored to a point after the dump", func(t *testing.T) {
 		target := e.installation.StartServer(t)
 		e.restoreWithResult(t, target, func(o *runner.RestoreOptions) { o.Point, o.Schema = point, "app" })
 		testenv.ExpectEqual(t, "rows", "1", queryOne(t, target, "select count(*) from app.later"))

@@ -58,7 +58,7 @@ func TestBrokenViews(t *testing.T) {
 		testenv.ExpectNoError(t, e.runRestore(t, target.Address))
 		testenv.ExpectEqual(t, "views", queryList(t, source, views), queryList(t, target, views))
 	})
-	t.Run("a view with the name of a table in another case", func(t *testing.T) {
+	t.Run("a broken view with the name of a table in another case fails the backup", func(t *testing.T) {
 		// mysqldump would omit the table as well.
 		execStatements(t, source, "create table app.NAMESAKE (id int)", "create table app.gone3 (id int)", "create view app.namesake as select * from app.gone3", "drop table app.gone3")
 		_, err := e.runBackup(t.Context(), t, source.Address)
@@ -162,7 +162,7 @@ func TestEventsDoNotRunDuringARestore(t *testing.T) {
 	testenv.ExpectEqual(t, "the scheduler after the restore", "ON 1", queryOne(t, target, state))
 	testenv.ExpectEqual(t, "transactions", status.GTIDSet, queryOne(t, target, "select @@gtid_executed"))
 
-	t.Run("a restore that is killed before it makes the instance read-only", func(t *testing.T) {
+	t.Run("a restore that was killed before it made the instance read-only is finished", func(t *testing.T) {
 		execStatements(t, target, "set global super_read_only = off, global event_scheduler = off")
 		testenv.ExpectNoError(t, e.runRestore(t, target.Address))
 		testenv.ExpectEqual(t, "the scheduler", "ON 1", queryOne(t, target, state))

@@ -315,7 +315,7 @@ func TestRefusals(t *testing.T) {
 		o.Users = []string{"nobody"}
 		expectError(t, runner.RunRestore(t.Context(), o), `expected account "nobody" in the backup`)
 	})
-	t.Run("one schema and one account", func(t *testing.T) {
+	t.Run("one schema and one account are restored alone", func(t *testing.T) {
 		target := e.installation.StartServer(t)
 		o := e.restoreOptions(target.Address)
 		o.Schema, o.Users = "odd `name", []string{"'reader'@'%'"}

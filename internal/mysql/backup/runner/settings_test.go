@@ -212,7 +212,7 @@ func TestNamedTimeZones(t *testing.T) {
 	const events = "select concat(event_name, ' ', time_zone, ' ', starts) from information_schema.events where event_schema = 'app' order by 1"
 	dumped := queryList(t, source, events)
 
-	t.Run("time zones that cannot be loaded", func(t *testing.T) {
+	t.Run("events in time zones that cannot be loaded are left out", func(t *testing.T) {
 		target := e.installation.StartServer(t)
 		result := e.restoreWithResult(t, target, func(o *runner.RestoreOptions) { o.ZoneInfo = t.TempDir() })
 		expectLeftOut(t, result, "event app.early is not restored: MySQL's error 1298: Unknown or incorrect time zone: 'Europe/Berlin'", "event app.wrong is not restored: MySQL's error 1298")
@@ -223,7 +223,7 @@ func TestNamedTimeZones(t *testing.T) {
 	point := passPoint(t)
 	want := queryList(t, source, events)
 	execStatements(t, source, "create schema after_the_point")
-	t.Run("time zones that are loaded", func(t *testing.T) {
+	t.Run("events in time zones that can be loaded are restored", func(t *testing.T) {
 		target := e.installation.StartServer(t)
 		result := e.restoreWithResult(t, target, func(o *runner.RestoreOptions) { o.Point, o.ZoneInfo = point, newZoneInfo(t) })
 		expectLeftOut(t, result)
@@ -244,7 +244,7 @@ func TestPartsThatTheTargetRefuses(t *testing.T) {
 	_, err := e.runBackup(t.Context(), t, source.Address)
 	testenv.ExpectNoError(t, err)
 
-	t.Run("a privilege that the target does not support", func(t *testing.T) {
+	t.Run("a privilege that the target does not support is left out", func(t *testing.T) {
 		target := e.installation.StartServer(t)
 		result := e.restoreWithResult(t, target, unchanged)
 		expectLeftOut(t, result, "a privilege of account 'app'@'%' is not restored: SKIP_QUERY_REWRITE: MySQL's error 1149")
@@ -255,7 +255,7 @@ func TestPartsThatTheTargetRefuses(t *testing.T) {
 		want := readContents(t, source)
 		testenv.ExpectEqual(t, "contents", want, readContents(t, target))
 	})
-	t.Run("a restore with onError Fail", func(t *testing.T) {
+	t.Run("a restore with onError Fail ends with an error", func(t *testing.T) {
 		target := e.installation.StartServer(t)
 		o := e.restoreOptions(target.Address)
 		o.FailsOnLeftOut = true
@@ -268,7 +268,7 @@ func TestPartsThatTheTargetRefuses(t *testing.T) {
 		expectLeftOut(t, e.restoreWithResult(t, target, unchanged), "SKIP_QUERY_REWRITE")
 		testenv.ExpectEqual(t, "contents", readContents(t, source), readContents(t, target))
 	})
-	t.Run("a client that is killed after a refusal", func(t *testing.T) {
+	t.Run("a client that is killed after a refusal is an error", func(t *testing.T) {
 		path, err := exec.LookPath("mysql")
 		testenv.ExpectNoError(t, err)
 		dir := t.TempDir()
@@ -278,7 +278,7 @@ func TestPartsThatTheTargetRefuses(t *testing.T) {
 		o.Schema = "two"
 		expectError(t, runner.RunRestore(t.Context(), o), "signal: killed")
 	})
-	t.Run("a view on another schema", func(t *testing.T) {
+	t.Run("a view on another schema is left out", func(t *testing.T) {
 		target := e.installation.StartServer(t)
 		result := e.restoreWithResult(t, target, func(o *runner.RestoreOptions) { o.Schema = "two" })
 		testenv.ExpectEqual(t, "rows", []string{"5"}, queryList(t, target, "select id from two.good"))

@@ -174,7 +174,7 @@ func (e *environment) waitForCondition(t *testing.T, kind, want string) *mocov1b
 	return cluster
 }
 
-// expectLabels reports whether every Pod has the label of its role.
+// expectLabels returns an error unless every Pod has the label of its role.
 func (e *environment) expectLabels(t *testing.T, cluster *mocov1beta2.MySQLCluster) error {
 	t.Helper()
 	for i := range cluster.InstanceCount() {
@@ -189,7 +189,7 @@ func (e *environment) expectLabels(t *testing.T, cluster *mocov1beta2.MySQLClust
 	return nil
 }
 
-// expectRole reports whether the Pod of an instance has the label of a role, or no label if it is empty.
+// expectRole returns an error unless the Pod of an instance has the label of a role, or no label if want is empty.
 func (e *environment) expectRole(t *testing.T, i int, want string) error {
 	t.Helper()
 	var pod corev1.Pod

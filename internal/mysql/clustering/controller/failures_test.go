@@ -562,7 +562,7 @@ func TestPodOfPrimaryIsProtectedWhileReplicaLags(t *testing.T) {
 	annotationIs(0, "true")
 	annotationIs(late, "")
 	testenv.Eventually(t, "the metric of the last instance exceeds the limit", func() error {
-		delay := e.metricValue(t, "moco_instance_replication_delay_seconds") // Of the status, which follows the annotation.
+		delay := e.metricValue(t, "moco_instance_replication_delay_seconds") // The metric shows the status, which follows the annotation.
 		return testenv.ErrorIf(delay < 2, "found %v", delay)
 	})
 	remove := func(i int) error { return e.Client.Delete(t.Context(), e.getPod(t, i), client.DryRunAll) }

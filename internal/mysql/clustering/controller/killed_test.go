@@ -238,7 +238,7 @@ func (e *environment) checkWell(t *testing.T) error {
 	return nil
 }
 
-// expectAnotherPrimary reports whether another instance is the primary, accepts writes and has the primary's label.
+// expectAnotherPrimary checks that another instance is the primary, accepts writes and has the primary's label.
 func (e *environment) expectAnotherPrimary(t *testing.T, p int) func() error {
 	return func() error {
 		now := e.getCluster(t).Status.CurrentPrimaryIndex

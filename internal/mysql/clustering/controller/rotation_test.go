@@ -53,8 +53,8 @@ func (e *environment) beginRotation(t *testing.T) map[string][]byte {
 	return secret.Data
 }
 
-// checkRotated reports whether every account can log in to every instance, with its previous password and with its
-// password in the Secret.
+// checkRotated checks that every account can log in to every instance, with its previous password and with its password
+// in the Secret.
 func (e *environment) checkRotated(t *testing.T, before map[string][]byte) error {
 	t.Helper()
 	secret := e.getSecret(t)
