@@ -20,7 +20,7 @@ func TestIncompatibilityReason(t *testing.T) {
 		// want is a part of the message; empty if the version is compatible.
 		want string
 	}{
-		"minimum is compatible":                                                  {[]string{"4.4.8"}, ""},
+		"minimum version is compatible":                                          {[]string{"4.4.8"}, ""},
 		"patch below the minimum is refused as too old":                          {[]string{"4.4.7"}, "found 4.4.7; upgrade"},
 		"patch above the minimum is compatible":                                  {[]string{"4.4.9"}, ""},
 		"minor version of two digits is compatible":                              {[]string{"4.10.0"}, ""},

@@ -23,8 +23,8 @@ type driftingCloud struct {
 	// otherwise.
 	state   actuator.MachineState
 	changed string
-	// total is the number of machines of an account that is always listed as a whole; zero if the cloud lists single
-	// clusters.
+	// total is the number of machines of an account that is always listed as a whole; zero if the cloud lists only
+	// requested clusters.
 	total int
 	calls []time.Time
 }
@@ -136,10 +136,10 @@ func TestDriftOfALargeAccountIsFoundInTime(t *testing.T) {
 		state actuator.MachineState
 		total int
 	}{
-		"hibernating clusters in a cloud that lists each cluster separately": {actuator.Stopped, 0},
-		"hibernating clusters in a cloud that lists only whole accounts":     {actuator.Stopped, clusters * driftingMachines},
-		"running clusters in a cloud that lists each cluster separately":     {actuator.Running, 0},
-		"running clusters in a cloud that lists only whole accounts":         {actuator.Running, clusters * driftingMachines},
+		"hibernating clusters in a cloud that lists only requested clusters": {actuator.Stopped, 0},
+		"hibernating clusters in a cloud that always lists whole accounts":   {actuator.Stopped, clusters * driftingMachines},
+		"running clusters in a cloud that lists only requested clusters":     {actuator.Running, 0},
+		"running clusters in a cloud that always lists whole accounts":       {actuator.Running, clusters * driftingMachines},
 	} {
 		t.Run(name, func(t *testing.T) {
 			runFleet(t, func(t *testing.T, f *fleet) {

@@ -41,7 +41,7 @@ func TestClientRequests(t *testing.T) {
 			withUser("system:serviceaccount:default:default"),
 			left("user", `found "system:serviceaccount:default:default"`),
 		},
-		"user with only a matching prefix is not approved": {func(a *testRequest) { a.Spec.Username += "-2" }, left("user", "expected the user")},
+		"user whose name only begins with the expected one is not approved": {func(a *testRequest) { a.Spec.Username += "-2" }, left("user", "expected the user")},
 		"request by the node itself is not approved": {func(a *testRequest) {
 			a.Spec.Username, a.Spec.Groups = "system:node:n1", []string{nodes, authed}
 		}, left("user", `found "system:node:n1"`)},
