@@ -273,7 +273,7 @@ func (c *toyCloud) move(op Operation, id string, from, to actuator.MachineState)
 	return nil
 }
 
-// admit returns an error for everything that makes a whole call fail.
+// admit returns the error of a call that fails for all machines.
 func (c *toyCloud) admit(ctx context.Context, t actuator.Target, op Operation) error {
 	password := string(t.Credentials["password"])
 	c.calls++

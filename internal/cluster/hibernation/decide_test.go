@@ -644,7 +644,7 @@ func TestDegradedAndStalledAreReported(t *testing.T) {
 	}
 }
 
-// TestUnreachableReportsOnlyReachability checks reachable clusters with other kinds of problems.
+// TestUnreachableReportsOnlyReachability checks that other problems do not change the condition Unreachable.
 func TestUnreachableReportsOnlyReachability(t *testing.T) {
 	for name, change := range map[string]func(*Observed){
 		"throttled cloud call does not change Unreachable":    func(o *Observed) { o.ObservationError, o.Machines = throttledError(), nil },
@@ -681,7 +681,7 @@ func TestMayDial(t *testing.T) {
 	for name, row := range map[string]struct {
 		wants      hivev1.PowerState
 		conditions []metav1.Condition
-		// runs is how long the cluster has run. Its limit is an hour; zero sets no limit.
+		// runs is the time for which the cluster has run, with a limit of an hour. Zero means no limit.
 		runs time.Duration
 		want bool
 	}{

@@ -15,12 +15,12 @@ import (
 type toyPhase int8
 
 const (
-	toyAwaits   toyPhase = iota // It lists the Leases before the acquisition.
-	toyAcquires                 // It has found no overlap, and acquires its Lease.
-	toyLists                    // It holds its Lease, and lists the others.
-	toyStarts                   // It may act, and starts its controllers.
-	toyYields                   // It must yield, and releases its Lease.
-	toyActs                     // Its controllers run.
+	toyAwaits   toyPhase = iota // The process lists the Leases before the acquisition.
+	toyAcquires                 // The process has found no overlap, and acquires its Lease.
+	toyLists                    // The process holds its Lease, and lists the others.
+	toyStarts                   // The process may act, and starts its controllers.
+	toyYields                   // The process must yield, and releases its Lease.
+	toyActs                     // The controllers of the process run.
 	toyDead                     // The process was killed.
 )
 

@@ -69,7 +69,7 @@ func (c *driftingCloud) ObserveAll(_ context.Context, _ actuator.Target, infraID
 
 func pagesOf(machines int) int { return (machines + machinesPerCall - 1) / machinesPerCall }
 
-// elapseCall takes the time of a quick call.
+// elapseCall waits for the duration of a quick call.
 func elapseCall() { <-time.After(callLatency / 4) }
 
 func (c *driftingCloud) change(id string) {

@@ -80,7 +80,7 @@ func (s *testCluster) awaitWhole(t *testing.T) {
 	})
 }
 
-// restoredGroup is a hibernating cluster of a restored hub, with its group as the hibernation holds it.
+// restoredGroup is a hibernating cluster of a restored hub. held is its group during the hibernation.
 type restoredGroup struct {
 	*groupedCluster
 	dump

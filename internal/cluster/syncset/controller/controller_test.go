@@ -160,7 +160,7 @@ func TestHibernatingClusterIsUpdatedOnceAfterTheResume(t *testing.T) {
 	set := c.newSyncSet(t, "set", hivev1.SyncSetCommonSpec{Resources: []runtime.RawExtension{c.configMap("one", "1")}, ResourceApplyMode: hivev1.SyncResourceApplyMode})
 	other := c.newSyncSet(t, "unchanged", hivev1.SyncSetCommonSpec{Resources: []runtime.RawExtension{c.configMap("two", "1")}})
 	c.waitForSynced(t, set, other)
-	// restart restarts the manager and applies a set to another cluster, which proves that the manager has evaluated
+	// restart restarts the manager and applies a set to another cluster. Once it is applied, the manager has evaluated
 	// all clusters.
 	restart := func(name string) {
 		t.Helper()
@@ -314,7 +314,7 @@ func TestJobEndsWhenItsClusterHibernates(t *testing.T) {
 	}
 }
 
-// hastyClock advances by a fraction of the job time at each reading.
+// hastyClock advances by just over half the job time at each reading.
 type hastyClock struct {
 	clock.PassiveClock
 	looks atomic.Int64
@@ -336,7 +336,7 @@ func (c *stridingClock) Now() time.Time {
 	return time.Unix(0, 0).Add(time.Duration(c.asked) * c.stride)
 }
 
-// TestSlowClusterDoesNotDelayOthers uses a cluster that answers all requests, in more or less than the time of a job.
+// TestSlowClusterDoesNotDelayOthers runs a job that takes exactly the job time, and a job that takes a second more.
 func TestSlowClusterDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	kubeconfig, err := clientcmd.Write(clientcmdapi.Config{

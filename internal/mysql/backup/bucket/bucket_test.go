@@ -178,7 +178,7 @@ func testContract(t *testing.T, c bucket.Config) {
 		testenv.ExpectEqual(t, "keys", []string{"moco/ns/test/1/a"}, list(t))
 	})
 	t.Run("a large object is streamed in little memory", func(t *testing.T) {
-		const size, most = 800 << 20, 400 << 20 // The limit covers the parts being uploaded, times two until garbage is collected.
+		const size, most = 800 << 20, 400 << 20 // The limit is twice the size of the parts being uploaded, because garbage is collected late.
 		peak := watchMemory(t)
 		if n, err := b.PutObject(t.Context(), "moco/ns/test/3/large", io.LimitReader(zeros{}, size)); err != nil || n != size {
 			t.Fatalf("%d bytes, %v", n, err)

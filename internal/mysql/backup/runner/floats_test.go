@@ -137,7 +137,7 @@ func TestFloatsOfATableThatWaitsForALock(t *testing.T) {
 		_, err := e.runBackup(t.Context(), t, source.Address)
 		ended <- err
 	}()
-	_, err = os.ReadFile(reached) // It returns when the script has reached the table.
+	_, err = os.ReadFile(reached) // The read returns when the script has reached the table.
 	testenv.ExpectNoError(t, err)
 	client, err := connect(t, source, "moco-admin", adminPassword).Conn(t.Context())
 	testenv.ExpectNoError(t, err)

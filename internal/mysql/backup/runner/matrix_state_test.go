@@ -250,7 +250,7 @@ func (r *stateReader) readValues(query string) ([][]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = statement.Close() }() // It was only read.
+	defer func() { _ = statement.Close() }() // The statement only reads.
 	rows, err := statement.QueryContext(r.t.Context())
 	if err != nil {
 		return nil, err

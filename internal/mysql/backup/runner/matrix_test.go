@@ -105,7 +105,7 @@ type matrixRound struct {
 type unsafeStatement struct {
 	// text also contains the bodies of the triggers that the statement may run.
 	text string
-	// executed is the set of transactions that are committed before the transaction of the statement.
+	// executed is the set of transactions that are committed right after the statement.
 	executed gtid.Set
 }
 

@@ -684,11 +684,11 @@ func (l *haltingProxy) serve(t *testing.T, way direction, most int64) {
 				l.halt.Do(func() { close(l.halted) })
 				return
 			}
-			_, _ = client.Close(), server.Close() // One side has ended.
+			_, _ = client.Close(), server.Close() // One side has closed its connection.
 		}()
 		go func() {
 			_, _ = io.Copy(limited, free)
-			_, _ = client.Close(), server.Close() // One side has ended.
+			_, _ = client.Close(), server.Close() // One side has closed its connection.
 		}()
 	}
 }
@@ -707,10 +707,10 @@ func (l *haltingProxy) waitUntilHalted(t *testing.T) {
 
 // closeAll ends the proxy and all its connections.
 func (l *haltingProxy) closeAll() {
-	_ = l.listener.Close() // It is closed even if this fails.
+	_ = l.listener.Close() // The listener is closed despite an error.
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range l.conns {
-		_ = c.Close() // It is closed even if this fails.
+		_ = c.Close() // The connection is closed despite an error.
 	}
 }
