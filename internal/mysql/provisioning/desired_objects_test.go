@@ -145,8 +145,8 @@ func TestServersHaveTimeToStart(t *testing.T) {
 	}
 }
 
-// TestInputsOfThePods changes everything that users can change. A Pod counts as outdated if, and only if, the change
-// affects the template.
+// TestInputsOfThePods changes fields and settings of a cluster. The Pods count as outdated if, and only if, the change
+// affects the Pod template.
 func TestInputsOfThePods(t *testing.T) {
 	build := func(t *testing.T, text string, settings map[string]string) (template, inputs string) {
 		t.Helper()
@@ -165,16 +165,16 @@ func TestInputsOfThePods(t *testing.T) {
 		settings map[string]string
 		isInput  bool
 	}{
-		"a changed image: the Pods are replaced":               {old: "mysql:1", new: "mysql:2", isInput: true},
-		"reordered fields: the Pods are kept":                  {old: `name: mysqld, image: "mysql:1"`, new: `image: "mysql:1", name: mysqld`},
-		"an unknown field: the Pods are replaced":              {old: "podTemplate: {spec: {", new: "podTemplate: {spec: {tomorrow: 1, ", isInput: true},
-		"a changed setting: the Pods are replaced":             {settings: map[string]string{"long_query_time": "5"}, isInput: true},
-		"a disabled slow-log container: the Pods are replaced": {old: "replicas: 3", new: "replicas: 3\n  disableSlowQueryLogContainer: true", isInput: true},
+		"a changed image: the Pods are replaced":                  {old: "mysql:1", new: "mysql:2", isInput: true},
+		"reordered fields: the Pods are kept":                     {old: `name: mysqld, image: "mysql:1"`, new: `image: "mysql:1", name: mysqld`},
+		"an unknown field of the Pod spec: the Pods are replaced": {old: "podTemplate: {spec: {", new: "podTemplate: {spec: {tomorrow: 1, ", isInput: true},
+		"a changed MySQL setting: the Pods are replaced":          {settings: map[string]string{"long_query_time": "5"}, isInput: true},
+		"a disabled slow-log container: the Pods are replaced":    {old: "replicas: 3", new: "replicas: 3\n  disableSlowQueryLogContainer: true", isInput: true},
 		"changed resources of the slow-log container: the Pods are replaced": {
 			old: "podTemplate: {spec:", new: "podTemplate: {overwriteContainers: [{name: slow-log, resources: {}}], spec:", isInput: true,
 		},
-		"a larger volume: the Pods are kept":     {old: "1Gi", new: "2Gi"},
-		"a changed lag limit: the Pods are kept": {old: "replicas: 3", new: "replicas: 3\n  maxDelaySeconds: 5"},
+		"a larger volume: the Pods are kept":           {old: "1Gi", new: "2Gi"},
+		"a changed maxDelaySeconds: the Pods are kept": {old: "replicas: 3", new: "replicas: 3\n  maxDelaySeconds: 5"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			otherTemplate, otherInputs := build(t, strings.Replace(minimalCluster, change.old, change.new, 1), change.settings)
@@ -241,7 +241,7 @@ type testInstance struct {
 func smallServerSettings() map[string]string {
 	return map[string]string{
 		"innodb_buffer_pool_size": "8M", "innodb_redo_log_capacity": "8M", "max_connections": "60", "innodb_use_native_aio": "0",
-		"table_open_cache": "100", "table_definition_cache": "400", // None of these settings may have an effect.
+		"table_open_cache": "100", "table_definition_cache": "400", // Torpor overrules all settings below.
 		includeKey: "mysqlx=OFF\nsuper_read_only=OFF\nread_only=OFF\nskip_replica_start=OFF\ngtid_mode=OFF\ndisable_log_bin\nsync_binlog=0\ninit_file=/nowhere\n" +
 			"innodb_flush_log_at_trx_commit=0\nreplica_skip_errors=all\nperformance_schema=OFF\nloose_rpl_semi_sync_source_wait_no_replica=OFF\n[client]\n",
 	}
@@ -415,7 +415,7 @@ func (i *testInstance) expectSlowLogPrinted(t *testing.T, slowLog *testenv.Proce
 	t.Helper()
 	db := i.openDB(t, "moco-agent", string(i.passwords["AGENT_PASSWORD"]), adminPort)
 	testenv.Eventually(t, "a slow statement is printed", func() error {
-		execStatements(t, db, "SELECT 'printed'") // The file may just be rotated.
+		execStatements(t, db, "SELECT 'printed'") // The log may be in the middle of a rotation.
 		out := slowLog.LastOutput()
 		return testenv.ErrorIf(!strings.Contains(out, "SELECT 'printed'") || !strings.Contains(out, "# Query_time"), "found %d bytes without it", len(out))
 	})
@@ -570,7 +570,7 @@ func TestScripts(t *testing.T) {
 		t.Error("a client comes in though there are too many")
 	}
 	expectProbes(true, true)
-	execStatements(t, admin, "SET GLOBAL require_secure_transport = ON") // The setting stays for the scripts that follow.
+	execStatements(t, admin, "SET GLOBAL require_secure_transport = ON") // The setting also applies to the scripts below.
 	if err := first.openDBWith(t, "false", "moco-exporter", string(passwords["EXPORTER_PASSWORD"]), mysqlPort).PingContext(t.Context()); err == nil {
 		t.Error("expected no session without TLS, found one")
 	}
@@ -591,7 +591,7 @@ func TestScripts(t *testing.T) {
 		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", late.Process.Pid))
 		return errors.Join(err, testenv.ErrorIf(strings.TrimSpace(string(name)) == "sh", "it is a child of a shell"))
 	})
-	_ = late.Wait() // The server does not respond.
+	_ = late.Wait() // The probe fails, because the server is suspended.
 	testenv.ExpectNoError(t, syscall.Kill(server, syscall.SIGCONT))
 	expectProbes(true, true)
 

@@ -37,47 +37,47 @@ func TestDecideRollout(t *testing.T) {
 		rule string
 		do   RolloutAction
 	}{
-		"no desired Pod: nothing to do":                                                   {ObservedRollout{Offline: true}, "offline", Nothing{}},
-		"all Pods are up to date: nothing to do":                                          {three(fresh, fresh, fresh), "done", Nothing{}},
-		"a template that the StatefulSet controller has not observed replaces no Pod":     {ObservedRollout{Pods: []PodState{old}}, "the template is new", Nothing{}},
-		"a missing Pod is not replaced":                                                   {three(fresh, PodState{}, fresh), "nothing to replace", Nothing{}},
-		"all Pods are outdated: the replica of the highest ordinal is replaced":           {three(old, old, old), "replace a replica", ReplacePod{2}},
-		"the last replica is replaced before the primary":                                 {three(old, old, fresh), "replace a replica", ReplacePod{0}},
-		"the primary is switched over before it is replaced":                              {three(fresh, old, fresh), "demote the primary", RequestSwitchover{1}},
-		"a requested switchover delays the rollout":                                       {three(fresh, withDemotionRequested(old), fresh), "switchover", Nothing{}},
-		"a missing Pod delays the replacement of the others":                              {three(fresh, old, PodState{}), "one at a time", Nothing{}},
-		"a terminating Pod delays the replacement of the others":                          {three(PodState{Exists: true, Ready: true, Terminating: true, Outdated: true}, old, old), "one at a time", Nothing{}},
-		"a new Pod that is not ready delays the replacement of the others":                {three(PodState{Exists: true}, old, broken), "one at a time", Nothing{}},
-		"a rollout waits for the role label of a new Pod":                                 {three(PodState{Exists: true, Ready: true, Served: true, ReadyFor: 1}, old, old), "settle", Nothing{}},
-		"a broken Pod is replaced in an unhealthy cluster":                                {with(three(old, old, broken), func(o *ObservedRollout) { o.Healthy = false }), "replace a broken Pod", ReplacePod{2}},
-		"a broken primary is not replaced while other Pods are outdated":                  {with(three(old, broken, old), func(o *ObservedRollout) { o.Healthy = false }), "not healthy", Nothing{}},
-		"a broken primary is replaced when it is the last outdated Pod":                   {with(three(fresh, broken, fresh), func(o *ObservedRollout) { o.Healthy = false }), "replace a broken Pod", ReplacePod{1}},
-		"a rollout waits for a healthy cluster":                                           {with(three(old, old, old), func(o *ObservedRollout) { o.Healthy = false }), "not healthy", Nothing{}},
-		"a rollout waits until the cluster has a primary":                                 {with(three(old, old, old), func(o *ObservedRollout) { o.Primary = None }), "not healthy", Nothing{}},
-		"a broken Pod is not replaced while clustering is stopped":                        {with(three(old, old, broken), func(o *ObservedRollout) { o.ClusteringStopped = true }), "clustering is stopped", Nothing{}},
-		"a broken Pod is not replaced while clustering of an instance is stopped":         {with(three(old, old, broken), func(o *ObservedRollout) { o.StoppedInstances = true }), "instances are stopped", Nothing{}},
-		"a new Pod that clustering has not observed delays the replacement of the others": {three(PodState{Exists: true, Ready: true, ReadyFor: SettleTime}, old, old), "not observed yet", Nothing{}},
-		"a rollout waits while the maximum number of other rollouts is in progress":       {with(three(old, old, old), func(o *ObservedRollout) { o.HasTurn = false }), "no turn", Nothing{}},
-		"a broken Pod is replaced regardless of other rollouts":                           {with(three(old, old, broken), func(o *ObservedRollout) { o.HasTurn = false }), "replace a broken Pod", ReplacePod{2}},
-		"the only Pod is replaced without a switchover":                                   {ObservedRollout{RevisionKnown: true, Pods: []PodState{old}, Healthy: true, HasTurn: true}, "replace the only Pod", ReplacePod{0}},
-		"a kept Pod is not outdated and not replaced":                                     {with(three(fresh, kept, fresh), force), "done", Nothing{}},
-		"a forced rollout needs no healthy cluster":                                       {with(three(old, old, old), force), "forced", ReplacePod{2}},
-		"a forced rollout needs no primary":                                               {with(three(old, old, old), force, func(o *ObservedRollout) { o.Primary = None }), "forced", ReplacePod{2}},
-		"a forced rollout replaces the primary last":                                      {with(three(fresh, old, old), force), "forced", ReplacePod{2}},
-		"a forced rollout replaces the primary without a switchover":                      {with(three(fresh, old, fresh), force), "forced", ReplacePod{1}},
-		"a forced rollout replaces the only Pod":                                          {ObservedRollout{RevisionKnown: true, Pods: []PodState{old}, Forced: true}, "forced", ReplacePod{0}},
-		"a forced rollout begins with a switchover while the cluster is healthy":          {with(three(fresh, old, fresh), force, heal), "demote the primary", RequestSwitchover{1}},
-		"a forced rollout of an unhealthy cluster ignores missing role labels":            {with(three(PodState{Exists: true, Ready: true, ReadyFor: SettleTime}, old, old), force), "forced", ReplacePod{2}},
-		"a forced rollout of a healthy cluster waits for the role labels":                 {with(three(PodState{Exists: true, Ready: true, ReadyFor: SettleTime}, old, old), force, heal), "not observed yet", Nothing{}},
-		"a forced rollout waits until a new Pod has settled":                              {with(three(PodState{Exists: true, Ready: true, ReadyFor: 1}, old, old), force), "settle", Nothing{}},
-		"a forced rollout proceeds regardless of other rollouts":                          {with(three(old, old, old), force, heal, func(o *ObservedRollout) { o.HasTurn = false }), "replace a replica", ReplacePod{2}},
-		"a forced rollout waits for a missing Pod":                                        {with(three(fresh, old, PodState{}), force), "one at a time", Nothing{}},
-		"a forced rollout waits for a new Pod before it replaces a serving Pod":           {with(three(PodState{Exists: true}, old, old), force), "one at a time", Nothing{}},
-		"a forced rollout replaces a broken Pod while a new Pod is not ready":             {with(three(PodState{Exists: true}, old, broken), force), "replace a broken Pod", ReplacePod{2}},
-		"a forced rollout replaces a broken primary while a new Pod is not ready":         {with(three(PodState{Exists: true}, broken, old), force), "replace a broken Pod", ReplacePod{1}},
-		"a forced rollout replaces serving replicas before the primary":                   {with(three(old, broken, old), force), "forced", ReplacePod{2}},
-		"a forced rollout does not override a stop of clustering":                         {with(three(old, old, old), force, func(o *ObservedRollout) { o.ClusteringStopped = true }), "clustering is stopped", Nothing{}},
-		"a forced rollout does not override a stop of an instance":                        {with(three(old, old, old), force, func(o *ObservedRollout) { o.StoppedInstances = true }), "instances are stopped", Nothing{}},
+		"an offline cluster has no Pods to replace":                                         {ObservedRollout{Offline: true}, "offline", Nothing{}},
+		"all Pods are up to date: nothing to do":                                            {three(fresh, fresh, fresh), "done", Nothing{}},
+		"no Pod is replaced until the StatefulSet controller has observed the new template": {ObservedRollout{Pods: []PodState{old}}, "the template is new", Nothing{}},
+		"a missing Pod and no outdated Pod: nothing to replace":                             {three(fresh, PodState{}, fresh), "nothing to replace", Nothing{}},
+		"all Pods are outdated: the replica of the highest ordinal is replaced":             {three(old, old, old), "replace a replica", ReplacePod{2}},
+		"the last replica is replaced before the primary":                                   {three(old, old, fresh), "replace a replica", ReplacePod{0}},
+		"a switchover is requested before the primary is replaced":                          {three(fresh, old, fresh), "demote the primary", RequestSwitchover{1}},
+		"a requested switchover delays the replacement of the primary":                      {three(fresh, withDemotionRequested(old), fresh), "switchover", Nothing{}},
+		"a missing Pod delays the replacement of the others":                                {three(fresh, old, PodState{}), "one at a time", Nothing{}},
+		"a terminating Pod delays the replacement of the others":                            {three(PodState{Exists: true, Ready: true, Terminating: true, Outdated: true}, old, old), "one at a time", Nothing{}},
+		"a new Pod that is not ready delays the replacement of the others":                  {three(PodState{Exists: true}, old, broken), "one at a time", Nothing{}},
+		"a rollout waits until a new Pod has been ready for SettleTime":                     {three(PodState{Exists: true, Ready: true, Served: true, ReadyFor: 1}, old, old), "settle", Nothing{}},
+		"a broken Pod is replaced in an unhealthy cluster":                                  {with(three(old, old, broken), func(o *ObservedRollout) { o.Healthy = false }), "replace a broken Pod", ReplacePod{2}},
+		"a broken primary is not replaced while other Pods are outdated":                    {with(three(old, broken, old), func(o *ObservedRollout) { o.Healthy = false }), "not healthy", Nothing{}},
+		"a broken primary is replaced when it is the last outdated Pod":                     {with(three(fresh, broken, fresh), func(o *ObservedRollout) { o.Healthy = false }), "replace a broken Pod", ReplacePod{1}},
+		"a rollout waits for a healthy cluster":                                             {with(three(old, old, old), func(o *ObservedRollout) { o.Healthy = false }), "not healthy", Nothing{}},
+		"a rollout waits until the cluster has a primary":                                   {with(three(old, old, old), func(o *ObservedRollout) { o.Primary = None }), "not healthy", Nothing{}},
+		"a broken Pod is not replaced while clustering is stopped":                          {with(three(old, old, broken), func(o *ObservedRollout) { o.ClusteringStopped = true }), "clustering is stopped", Nothing{}},
+		"a broken Pod is not replaced while clustering of an instance is stopped":           {with(three(old, old, broken), func(o *ObservedRollout) { o.StoppedInstances = true }), "instances are stopped", Nothing{}},
+		"a new Pod without a role label delays the replacement of the others":               {three(PodState{Exists: true, Ready: true, ReadyFor: SettleTime}, old, old), "not observed yet", Nothing{}},
+		"a rollout waits while the maximum number of other rollouts is in progress":         {with(three(old, old, old), func(o *ObservedRollout) { o.HasTurn = false }), "no turn", Nothing{}},
+		"a broken Pod is replaced regardless of other rollouts":                             {with(three(old, old, broken), func(o *ObservedRollout) { o.HasTurn = false }), "replace a broken Pod", ReplacePod{2}},
+		"the only Pod is replaced without a switchover":                                     {ObservedRollout{RevisionKnown: true, Pods: []PodState{old}, Healthy: true, HasTurn: true}, "replace the only Pod", ReplacePod{0}},
+		"a Pod that another version of Torpor created from the same inputs is not replaced": {with(three(fresh, kept, fresh), force), "done", Nothing{}},
+		"a forced rollout needs no healthy cluster":                                         {with(three(old, old, old), force), "forced", ReplacePod{2}},
+		"a forced rollout needs no primary":                                                 {with(three(old, old, old), force, func(o *ObservedRollout) { o.Primary = None }), "forced", ReplacePod{2}},
+		"a forced rollout replaces the primary last":                                        {with(three(fresh, old, old), force), "forced", ReplacePod{2}},
+		"a forced rollout replaces the primary without a switchover":                        {with(three(fresh, old, fresh), force), "forced", ReplacePod{1}},
+		"a forced rollout replaces the only Pod":                                            {ObservedRollout{RevisionKnown: true, Pods: []PodState{old}, Forced: true}, "forced", ReplacePod{0}},
+		"a forced rollout begins with a switchover while the cluster is healthy":            {with(three(fresh, old, fresh), force, heal), "demote the primary", RequestSwitchover{1}},
+		"a forced rollout of an unhealthy cluster ignores missing role labels":              {with(three(PodState{Exists: true, Ready: true, ReadyFor: SettleTime}, old, old), force), "forced", ReplacePod{2}},
+		"a forced rollout of a healthy cluster waits for the role labels":                   {with(three(PodState{Exists: true, Ready: true, ReadyFor: SettleTime}, old, old), force, heal), "not observed yet", Nothing{}},
+		"a forced rollout waits until a new Pod has been ready for SettleTime":              {with(three(PodState{Exists: true, Ready: true, ReadyFor: 1}, old, old), force), "settle", Nothing{}},
+		"a forced rollout proceeds regardless of other rollouts":                            {with(three(old, old, old), force, heal, func(o *ObservedRollout) { o.HasTurn = false }), "replace a replica", ReplacePod{2}},
+		"a forced rollout waits for a missing Pod":                                          {with(three(fresh, old, PodState{}), force), "one at a time", Nothing{}},
+		"a forced rollout waits for a new Pod before it replaces a serving Pod":             {with(three(PodState{Exists: true}, old, old), force), "one at a time", Nothing{}},
+		"a forced rollout replaces a broken Pod while a new Pod is not ready":               {with(three(PodState{Exists: true}, old, broken), force), "replace a broken Pod", ReplacePod{2}},
+		"a forced rollout replaces a broken primary while a new Pod is not ready":           {with(three(PodState{Exists: true}, broken, old), force), "replace a broken Pod", ReplacePod{1}},
+		"a forced rollout replaces serving replicas before the primary":                     {with(three(old, broken, old), force), "forced", ReplacePod{2}},
+		"a forced rollout does not override a stop of clustering":                           {with(three(old, old, old), force, func(o *ObservedRollout) { o.ClusteringStopped = true }), "clustering is stopped", Nothing{}},
+		"a forced rollout does not override a stop of an instance":                          {with(three(old, old, old), force, func(o *ObservedRollout) { o.StoppedInstances = true }), "instances are stopped", Nothing{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := DecideRollout(row.in)
@@ -128,7 +128,8 @@ type modelState struct {
 	isNeverHealthy bool
 }
 
-// TestModel starts a rollout from every small state and follows it to the end.
+// TestModel starts rollouts from every combination of the states of one, three or five Pods, and follows each to its
+// end.
 func TestModel(t *testing.T) { exploreModel(t, modelState{}) }
 
 // TestForcedModel explores clusters that never become healthy. Their rollouts can finish only because of the
@@ -270,22 +271,22 @@ func TestDecide(t *testing.T) {
 		change func(*Observed)
 		want   string
 	}{
-		"a Pod is replaced when every object is up to date":         {func(*Observed) {}, "roll out"},
-		"every action is prevented while reconciliation is stopped": {func(o *Observed) { stopReconciliation(o.Cluster); o.NeedsPasswords = true }, ""},
-		"a stop of reconciliation ends at its end time":             {func(o *Observed) { stopReconciliation(o.Cluster); o.MayEndStop, o.NeedsPasswords = true, true }, "end the stop"},
-		"missing passwords are added before objects are applied":    {func(o *Observed) { o.NeedsPasswords = true; o.Objects[0].LiveHash = ContentHash{} }, "the Secret"},
-		"an object that was never applied is applied":               {func(o *Observed) { o.Objects[0].AppliedHash = ContentHash{} }, "apply used"},
-		"an object that was changed or deleted is applied":          {func(o *Observed) { o.Objects[0].LiveHash = ContentHash{} }, "apply used"},
+		"a Pod is replaced when every object is up to date":                    {func(*Observed) {}, "roll out"},
+		"no action is taken while reconciliation is stopped":                   {func(o *Observed) { stopReconciliation(o.Cluster); o.NeedsPasswords = true }, ""},
+		"an expired stop of reconciliation is ended before other actions":      {func(o *Observed) { stopReconciliation(o.Cluster); o.MayEndStop, o.NeedsPasswords = true, true }, "end the stop"},
+		"missing passwords are added to the Secret before objects are applied": {func(o *Observed) { o.NeedsPasswords = true; o.Objects[0].LiveHash = ContentHash{} }, "the Secret"},
+		"an object that was never applied is applied":                          {func(o *Observed) { o.Objects[0].AppliedHash = ContentHash{} }, "apply used"},
+		"an object that another writer changed or deleted is applied again":    {func(o *Observed) { o.Objects[0].LiveHash = ContentHash{} }, "apply used"},
 		"all objects that differ are applied in one pass": {func(o *Observed) {
 			o.Objects = []ObjectState{{Desired: named("a")}, applied("b"), {Desired: named("c")}}
 		}, "apply a, apply c"},
-		"an unused ConfigMap is pruned": {func(o *Observed) { o.ConfigMaps = append(o.ConfigMaps, named("old")) }, "prune old"},
+		"a ConfigMap that no Pod uses is deleted": {func(o *Observed) { o.ConfigMaps = append(o.ConfigMaps, named("old")) }, "prune old"},
 		"a ConfigMap that a Pod uses is kept": {func(o *Observed) {
 			o.ConfigMaps, o.UsedConfigMaps = append(o.ConfigMaps, named("old")), []string{"old"}
 		}, "roll out"},
-		"a ConfigMap is kept until the new template is observed": {func(o *Observed) { o.ConfigMaps, o.Rollout.RevisionKnown = append(o.ConfigMaps, named("old")), false }, ""},
-		"no action is taken if an object could not be read":      {func(o *Observed) { o.Err = errors.New("x"); o.Objects[0].LiveHash = ContentHash{} }, ""},
-		"no action is taken while a user has to fix a problem":   {func(o *Observed) { o.Problems = []string{"x"} }, ""},
+		"a ConfigMap is kept until the StatefulSet controller has observed the new template": {func(o *Observed) { o.ConfigMaps, o.Rollout.RevisionKnown = append(o.ConfigMaps, named("old")), false }, ""},
+		"no action is taken if an object could not be read":                                  {func(o *Observed) { o.Err = errors.New("x"); o.Objects[0].LiveHash = ContentHash{} }, ""},
+		"no action is taken while a user has to fix a problem":                               {func(o *Observed) { o.Problems = []string{"x"} }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			seen := Observed{

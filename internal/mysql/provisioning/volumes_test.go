@@ -30,26 +30,26 @@ func TestVolumeGrowth(t *testing.T) {
 		shrunk     string
 		relabelled int
 	}{
-		"no StatefulSet: no volume grows":             {claims: []string{data, logs}},
-		"a terminating StatefulSet delays the growth": {live: going, claims: []string{larger, logs}},
-		"the same size in another unit is not growth": {live: live, claims: []string{data, strings.Replace(logs, "1024Mi", "1Gi", 1)}},
-		"the first of two volumes grows":              {live: live, claims: []string{larger, logs}, growing: "[mysql-data-moco-a-0 3Gi]"},
+		"no StatefulSet: no volume grows":                {claims: []string{data, logs}},
+		"a terminating StatefulSet delays the growth":    {live: going, claims: []string{larger, logs}},
+		"the same size in another unit: no volume grows": {live: live, claims: []string{data, strings.Replace(logs, "1024Mi", "1Gi", 1)}},
+		"the first of two volumes grows":                 {live: live, claims: []string{larger, logs}, growing: "[mysql-data-moco-a-0 3Gi]"},
 		"two volumes grow": {
 			live: live, claims: []string{larger, strings.Replace(logs, "1024Mi", "1025Mi", 1)}, growing: "[mysql-data-moco-a-0 3Gi logs-moco-a-0 1025Mi]",
 		},
-		"a template without a storage class keeps the current class": {live: live, claims: []string{strings.Replace(larger, "storageClassName: fast, ", "", 1), logs}, growing: "[mysql-data-moco-a-0 3Gi]"},
-		"a changed label of a claim template":                        {live: live, claims: []string{strings.Replace(data, "{name:", "{labels: {a: b}, name:", 1), logs}, relabelled: 1},
-		"a changed annotation of the second claim template":          {live: live, claims: []string{data, strings.Replace(logs, "{name:", "{annotations: {a: b}, name:", 1)}, relabelled: 1},
+		"a larger template without a storage class: the volume grows in its current class": {live: live, claims: []string{strings.Replace(larger, "storageClassName: fast, ", "", 1), logs}, growing: "[mysql-data-moco-a-0 3Gi]"},
+		"a changed label of a claim template: relabelled":                                  {live: live, claims: []string{strings.Replace(data, "{name:", "{labels: {a: b}, name:", 1), logs}, relabelled: 1},
+		"a changed annotation of the second claim template: relabelled":                    {live: live, claims: []string{data, strings.Replace(logs, "{name:", "{annotations: {a: b}, name:", 1)}, relabelled: 1},
 		"a changed label and a different storage class: left to the user": {live: live, claims: []string{
 			strings.NewReplacer("fast", "slow", "{name:", "{labels: {a: b}, name:").Replace(data), logs,
 		}},
-		"a different storage class: left to the user":       {live: live, claims: []string{strings.Replace(larger, "fast", "slow", 1), logs}},
-		"a different access mode: left to the user":         {live: live, claims: []string{strings.Replace(larger, "Once", "Many", 1), logs}},
-		"an additional claim template: left to the user":    {live: live, claims: []string{larger, logs, strings.Replace(logs, "logs", "more", 1)}},
-		"a missing claim template: left to the user":        {live: live, claims: []string{larger}},
-		"a different claim template name: left to the user": {live: live, claims: []string{larger, strings.Replace(logs, "logs", "more", 1)}},
-		"a smaller template changes no volume":              {live: live, claims: []string{strings.Replace(data, "2Gi", "1Gi", 1), logs}, shrunk: "[mysql-data]"},
-		"a smaller template next to a growing volume": {
+		"a different storage class: left to the user":                 {live: live, claims: []string{strings.Replace(larger, "fast", "slow", 1), logs}},
+		"a different access mode: left to the user":                   {live: live, claims: []string{strings.Replace(larger, "Once", "Many", 1), logs}},
+		"an additional claim template: left to the user":              {live: live, claims: []string{larger, logs, strings.Replace(logs, "logs", "more", 1)}},
+		"a missing claim template: left to the user":                  {live: live, claims: []string{larger}},
+		"a different claim template name: left to the user":           {live: live, claims: []string{larger, strings.Replace(logs, "logs", "more", 1)}},
+		"a smaller template: reported as shrunk, and no volume grows": {live: live, claims: []string{strings.Replace(data, "2Gi", "1Gi", 1), logs}, shrunk: "[mysql-data]"},
+		"a larger and a smaller template: one volume grows, and the other template is reported as shrunk": {
 			live: live, claims: []string{larger, strings.Replace(logs, "1024Mi", "1Mi", 1)}, growing: "[mysql-data-moco-a-0 3Gi]", shrunk: "[logs]",
 		},
 		"a smaller template and a different storage class: left to the user": {live: live, claims: []string{

@@ -273,7 +273,7 @@ func TestExistingPasswordsStay(t *testing.T) {
 	if string(secret.Data["ADMIN_PASSWORD"]) != "mine" || len(secret.Data["WRITABLE_PASSWORD"]) < 16 || len(secret.Data) != 8 {
 		t.Errorf("expected eight passwords and the first as it was, found %d keys", len(secret.Data))
 	}
-	// Upstream's plugin rejects a Secret without the annotation: "does not have valid annotation".
+	// Upstream's plugin rejects a Secret without this annotation: "does not have valid annotation".
 	if got := secret.Annotations["moco.cybozu.com/secret-version"]; got != "1" {
 		t.Errorf("expected the annotation of upstream's plugin with the value 1, found %q", got)
 	}
@@ -362,15 +362,15 @@ func TestVolumesGrow(t *testing.T) {
 	if found := e.statefulSet(t).Spec.VolumeClaimTemplates[0].Spec.Resources.Requests.Storage().String(); found != "2Gi" {
 		t.Errorf("expected new Pods to get 2Gi, found %s", found)
 	}
-	// As in MOCO, the growth of all claims of a cluster counts once.
+	// As in MOCO, the growth of all claims of a cluster increments the counter once.
 	e.expectMetrics(t, map[string]float64{"moco_cluster_volume_resized_total": 1, "moco_cluster_statefulset_recreate_total": 1})
 	if failed := e.gatherMetrics(t)["moco_cluster_volume_resized_errors_total"]; failed == 0 {
 		t.Error("expected the refused growth to be counted")
 	}
 }
 
-// TestClaimTemplatesShrink reduces the size of a claim template, as the procedure of MOCO for smaller volumes requires.
-// The test acts as the garbage collector.
+// TestClaimTemplatesShrink reduces the size of a claim template, which is the first step of MOCO's procedure for
+// smaller volumes. The test acts as the garbage collector.
 func TestClaimTemplatesShrink(t *testing.T) {
 	t.Parallel()
 	e := newClusterEnv(t, shared.Get(t))
@@ -533,7 +533,7 @@ func TestExamplesAreAccepted(t *testing.T) {
 		t.Fatalf("expected upstream's examples, found %d (%v)", len(files), err)
 	}
 	for _, file := range files {
-		if filepath.Base(file) == "every-field.yaml" { // This file has the fields that upstream's examples lack.
+		if filepath.Base(file) == "every-field.yaml" { // Torpor added this file for the fields that upstream's examples lack.
 			continue
 		}
 		t.Run(filepath.Base(file), func(t *testing.T) {
@@ -680,7 +680,8 @@ func TestAnotherVersionOfTorporReplacesNoPods(t *testing.T) {
 	e.waitUntilGone(t, podName(2), &corev1.Pod{})
 }
 
-// TestRolloutWaitsForFrozenClustering covers a Healthy condition that dates from before a Pod was replaced.
+// TestRolloutWaitsForFrozenClustering covers a condition Healthy that clustering wrote before a Pod was replaced and
+// has not updated since.
 func TestRolloutWaitsForFrozenClustering(t *testing.T) {
 	t.Parallel()
 	e := newClusterEnv(t, shared.Get(t))
