@@ -206,7 +206,7 @@ func TestForeignRowsAreBounded(t *testing.T) {
 	for _, gone := range []int{maxForeignRows, 0} {
 		all.remove(k, build(gone))
 	}
-	all.put(k, build(maxForeignRows+1)) // A changed object takes a free place.
+	all.put(k, build(maxForeignRows+1)) // An object that changes is added, because there is room again.
 	testenv.ExpectEqual(t, "rows after some have gone", maxForeignRows, len(all.listSwitches(everything)))
 	if found := listWarnings(all.listGaps(), sees); len(found) != 0 {
 		t.Errorf("expected nothing to be left out, found %q", found)

@@ -37,17 +37,17 @@ func TestPricesAreReadFromAConfigMap(t *testing.T) {
 		keys          map[string]string
 		text, problem string
 	}{
-		"ConfigMap without keys: no prices":              {nil, "", ""},
-		"some of the keys: the other prices are missing": {map[string]string{"machineHour": "0.38\n", "currency": "EUR"}, "Amounts are at current prices: 0.38 EUR per machine-hour. Without a price: CPU-hour, GiB-hour.", ""},
-		"all keys: all prices":                           {map[string]string{"machineHour": "1", "cpuHour": "0.031", "gibHour": "0", "currency": "€", "ownerLabel": "example.com/team"}, "Amounts are at current prices: 1 € per machine-hour, 0.031 € per CPU-hour, 0 € per GiB-hour.", ""},
-		"price with a comma: rejected":                   {map[string]string{"cpuHour": "0,03"}, "", `cpuHour: expected a price such as 0.38, found "0,03"`},
-		"negative price: rejected":                       {map[string]string{"cpuHour": "-1"}, "", `cpuHour: expected a price`},
-		"price that is not a number: rejected":           {map[string]string{"gibHour": "NaN"}, "", `gibHour: expected a price`},
-		"price above the maximum: rejected":              {map[string]string{"gibHour": "1e12"}, "", `gibHour: expected a price`},
-		"overlong price: rejected":                       {map[string]string{"gibHour": strings.Repeat(" ", maxPriceBytes) + "1"}, "", "gibHour: expected at most 1024 bytes"},
-		"misspelled key: rejected":                       {map[string]string{"machinehour": "1"}, "", "machinehour: expected one of the keys machineHour, cpuHour"},
-		"currency of several words: rejected":            {map[string]string{"currency": "of our bank"}, "", "currency: expected a currency such as EUR"},
-		"invalid owner label: rejected":                  {map[string]string{"ownerLabel": "a team"}, "", `ownerLabel: expected the name of a label, found "a team"`},
+		"ConfigMap without keys: no price is set":                                   {nil, "", ""},
+		"ConfigMap with some of the keys: the description lists the missing prices": {map[string]string{"machineHour": "0.38\n", "currency": "EUR"}, "Amounts are at current prices: 0.38 EUR per machine-hour. Without a price: CPU-hour, GiB-hour.", ""},
+		"ConfigMap with all keys: the description lists all prices":                 {map[string]string{"machineHour": "1", "cpuHour": "0.031", "gibHour": "0", "currency": "€", "ownerLabel": "example.com/team"}, "Amounts are at current prices: 1 € per machine-hour, 0.031 € per CPU-hour, 0 € per GiB-hour.", ""},
+		"price with a comma: rejected":                                              {map[string]string{"cpuHour": "0,03"}, "", `cpuHour: expected a price such as 0.38, found "0,03"`},
+		"negative price: rejected":                                                  {map[string]string{"cpuHour": "-1"}, "", `cpuHour: expected a price`},
+		"price that is not a number: rejected":                                      {map[string]string{"gibHour": "NaN"}, "", `gibHour: expected a price`},
+		"price above the maximum: rejected":                                         {map[string]string{"gibHour": "1e12"}, "", `gibHour: expected a price`},
+		"overlong price: rejected":                                                  {map[string]string{"gibHour": strings.Repeat(" ", maxPriceBytes) + "1"}, "", "gibHour: expected at most 1024 bytes"},
+		"misspelled key: rejected":                                                  {map[string]string{"machinehour": "1"}, "", "machinehour: expected one of the keys machineHour, cpuHour"},
+		"currency of several words: rejected":                                       {map[string]string{"currency": "of our bank"}, "", "currency: expected a currency such as EUR"},
+		"invalid owner label: rejected":                                             {map[string]string{"ownerLabel": "a team"}, "", `ownerLabel: expected the name of a label, found "a team"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -65,7 +65,8 @@ func TestPricesAreReadFromAConfigMap(t *testing.T) {
 	}
 }
 
-// TestSavingsAreSummed covers objects in two namespaces and with two owners, one of which is stopped now.
+// TestSavingsAreSummed covers objects in two namespaces and of two owners, and objects without an owner or without
+// savings.
 func TestSavingsAreSummed(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)

@@ -42,7 +42,7 @@ func TestStopHistoryJoinsUsersAndSlumbers(t *testing.T) {
 		want              []timeSpan
 		recordedFrom      int64
 	}{
-		"an object without stops: no spans":                                {within: timeSpan{0, 100}},
+		"an object without stops: nothing is drawn":                        {within: timeSpan{0, 100}},
 		"overlapping stops by a user and a Slumber: joined":                {manual: []torporv1alpha1.StopRecord{newStop(4, 9)}, scheduled: []torporv1alpha1.StopRecord{newStop(2, 5), newStop(20, 22)}, within: timeSpan{0, 100}, want: []timeSpan{{2, 9}, {20, 22}}},
 		"a stop that began before the period: truncated":                   {manual: []torporv1alpha1.StopRecord{newStop(4, 9)}, within: timeSpan{6, 100}, want: []timeSpan{{6, 9}}},
 		"a stop without an end: lasts until now":                           {manual: []torporv1alpha1.StopRecord{newStop(90, 0), newStop(4, 9)}, within: timeSpan{6, 100}, want: []timeSpan{{6, 9}, {90, 100}}},

@@ -206,7 +206,7 @@ func TestStatusUnderAnotherProjectsSchema(t *testing.T) {
 		{by: "carol", asleepAt: nine, writes: 1},
 		{by: "carol", asleepAt: nine, resumeStartedAt: nine, writes: 1},
 		{by: "carol", asleepAt: nine, resumeStartedAt: nine, resumedAt: nine, isHurried: true, writes: 1},
-		{by: "carol", asleepAt: nine, resumeStartedAt: nine, resumedAt: nine, writes: 1}, // The annotation alone.
+		{by: "carol", asleepAt: nine, resumeStartedAt: nine, resumedAt: nine, writes: 1}, // Only the annotation is written.
 		{by: "dave", asleepAt: nine, resumeStartedAt: nine, resumedAt: nine, writes: 2},
 		{by: "dave", resumeStartedAt: nine, resumedAt: nine, writes: 2},
 		{by: "dave", resumeStartedAt: nine, resumedAt: nine},

@@ -26,7 +26,7 @@ func TestPassesRemoveTheirObjectFromTheOverdueEnds(t *testing.T) {
 		"the pass is requeued immediately: other passes wait":           {out: FollowUp{RequeueAfter: StaleCacheRetry}, isAhead: true},
 		"the pass is requeued after a minute: other passes do not wait": {out: FollowUp{RequeueAfter: time.Minute}},
 		"the pass waits for an event: other passes do not wait":         {},
-		"an answer is pending: other passes do not wait":                {looks: ErrPending},
+		"a background call is pending: other passes do not wait":        {looks: ErrPending},
 		"the cache is stale: other passes wait":                         {looks: ErrStale, isAhead: true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -156,16 +156,16 @@ func TestPass(t *testing.T) {
 		want    result
 		catches bool // the cache has the write before the last pass
 	}{
-		"a pass writes once and emits events after it": {passes: 1, want: once},
-		"an object that is gone is not observed":       {server: fakeServer{gone: true}, passes: 1, want: result{}},
+		"a pass writes the status once, and emits events after the write": {passes: 1, want: once},
+		"an object that was deleted is not observed":                      {server: fakeServer{gone: true}, passes: 1, want: result{}},
 		"a status write that meets a conflict emits no event": {server: fakeServer{stored: 1}, passes: 1, want: result{
 			RequeueAfter: StaleCacheRetry, Observed: 1,
 		}},
-		"a version whose write met a conflict is not observed again": {server: fakeServer{stored: 1}, passes: 9, want: result{
+		"a cached version whose status write met a conflict is not observed again": {server: fakeServer{stored: 1}, passes: 9, want: result{
 			RequeueAfter: StaleCacheRetry, Observed: 1,
 		}},
-		"the version before the write is not observed again": {passes: 9, want: with(func(r *result) { r.RequeueAfter = StaleCacheRetry })},
-		"the version after the write is observed": {passes: 2, catches: true, want: with(func(r *result) {
+		"a cached version from before the last status write is not observed": {passes: 9, want: with(func(r *result) { r.RequeueAfter = StaleCacheRetry })},
+		"a cached version from after the last status write is observed": {passes: 2, catches: true, want: with(func(r *result) {
 			r.Observed, r.Patches, r.Saves, r.Events = 2, 2, 2, append(r.Events, r.Events...)
 		})},
 		"a status write that fails without a conflict is tried again": {server: fakeServer{refuse: diskFull}, passes: 3, want: result{
@@ -325,13 +325,13 @@ func TestOutdatedVersions(t *testing.T) {
 		after   time.Duration
 		want    bool
 	}{
-		"the version before a write: outdated":                                    {"100", 0, true},
-		"another writer's version before the written one: outdated":               {"104", 0, true},
-		"the written version: not outdated":                                       {"105", 0, false},
-		"a version after the written one: not outdated":                           {"1000", 0, false},
-		"a version that cannot be compared: not outdated":                         {"x", 0, false},
-		"a lower version long after the write, as after a restore: not outdated":  {"104", staleCacheLimit, false},
-		"a replaced version long after the write, as after a crash: not outdated": {"100", staleCacheLimit, false},
+		"the version that a write replaced: outdated":                                    {"100", 0, true},
+		"another writer's version between the replaced and the written one: outdated":    {"104", 0, true},
+		"the written version: not outdated":                                              {"105", 0, false},
+		"a version after the written one: not outdated":                                  {"1000", 0, false},
+		"a version that cannot be compared: not outdated":                                {"x", 0, false},
+		"a lower version long after the write, as after a restore of etcd: not outdated": {"104", staleCacheLimit, false},
+		"the version that a write replaced, long after the write: not outdated":          {"100", staleCacheLimit, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var versions versionTracker
@@ -358,19 +358,19 @@ func TestTransientReportsAreDebounced(t *testing.T) {
 		want   writes
 	}{
 		"a report that is not transient is written immediately": {[]pass{{}}, writes{Patches: 1, Saves: 1}},
-		"an operation shorter than statusDebounce is written when it ends": {
+		"an operation shorter than statusDebounce is reported when it ends": {
 			[]pass{{transient: true}, {after: short, transient: true}, {after: short}}, writes{Patches: 1, Saves: 1},
 		},
-		"an operation in progress is written after statusDebounce": {[]pass{{transient: true}, {after: statusDebounce, transient: true}}, writes{Patches: 1, Saves: 1}},
-		"the progress of a long operation is written once per statusDebounce": {[]pass{
+		"an operation in progress is reported after statusDebounce": {[]pass{{transient: true}, {after: statusDebounce, transient: true}}, writes{Patches: 1, Saves: 1}},
+		"the progress of a long operation is reported once per statusDebounce": {[]pass{
 			{transient: true}, {after: statusDebounce, transient: true}, {after: short, transient: true}, {after: short, transient: true}, {after: statusDebounce, transient: true},
 		}, writes{Patches: 2, Saves: 2}},
 		"a transient report with an event is written immediately": {[]pass{{transient: true, hasEvent: true}}, writes{Patches: 1, Events: 1, Saves: 1}},
-		"an event that recurs is emitted once, at the end of a short operation": {
+		"an event that recurs in each pass is emitted once, at the end of a short operation": {
 			[]pass{{transient: true, hasEvent: true, recurs: true}, {after: short, transient: true, hasEvent: true, recurs: true}, {after: short, hasEvent: true, recurs: true}},
 			writes{Patches: 1, Events: 1, Saves: 1},
 		},
-		"an event that recurs is emitted after statusDebounce if the operation continues": {
+		"an event that recurs in each pass is emitted after statusDebounce if the operation continues": {
 			[]pass{{transient: true, hasEvent: true, recurs: true}, {after: statusDebounce, transient: true, hasEvent: true, recurs: true}},
 			writes{Patches: 1, Events: 1, Saves: 1},
 		},

@@ -54,7 +54,7 @@ func TestFailedReadsAreRepeatedSoon(t *testing.T) {
 	}
 }
 
-// partialAPI has a mutating webhook configuration of every name, and fails every other read.
+// partialAPI returns a mutating webhook configuration for every name, and an error for every other read.
 type partialAPI struct{ client.Reader }
 
 // Get implements client.Reader.
@@ -66,7 +66,7 @@ func (partialAPI) Get(_ context.Context, _ client.ObjectKey, into client.Object,
 	return errors.New("no answer")
 }
 
-// TestFoundWebhookCountsAfterAFailedRead has a later read fail.
+// TestFoundWebhookCountsAfterAFailedRead finds a webhook configuration of upstream before another read fails.
 func TestFoundWebhookCountsAfterAFailedRead(t *testing.T) {
 	upstream := otherwriter.MOCO()
 	signs := &UpstreamSigns{Upstream: upstream, Reader: partialAPI{}}

@@ -9,7 +9,7 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 )
 
-// FuzzRestoreStatus reads annotations that a user has written: nothing but missing fields of the status changes.
+// FuzzRestoreStatus reads annotations with any content. Only fields that the status lacks may change.
 func FuzzRestoreStatus(f *testing.F) {
 	for _, text := range []string{`{"powerState":"Running"}`, `{"stops":[{"by":"x"}]}`, `{"conditions":{}}`, `{"powerState":1}`, `[]`, `null`, `{"spec":{}}`} {
 		f.Add(text)

@@ -31,12 +31,12 @@ func TestFindingsOfACheckForAStop(t *testing.T) {
 		stop  StopWindow
 		want  []string
 	}{
-		"a check without findings":                          {hivev1.HibernationCheck{WakeBy: new(metav1.NewTime(in(99 * time.Hour)))}, StopWindow{}, []string{}},
-		"a long stop makes CronJobs miss starts":            {hivev1.HibernationCheck{Findings: []torporv1alpha1.StopFinding{cronjobs}}, StopWindow{Until: in(30 * time.Hour)}, []string{torporv1alpha1.CronJobsMissStartsFinding}},
-		"a short stop does not make CronJobs miss starts":   {hivev1.HibernationCheck{Findings: []torporv1alpha1.StopFinding{cronjobs}}, StopWindow{Until: in(29 * time.Hour)}, []string{}},
-		"a stop without an end counts as a stop of one day": {hivev1.HibernationCheck{Findings: []torporv1alpha1.StopFinding{cronjobs}}, StopWindow{}, []string{}},
-		"a stop that outlasts certificates has a finding":   {hivev1.HibernationCheck{WakeBy: new(metav1.NewTime(in(99 * time.Hour)))}, StopWindow{Until: in(100 * time.Hour)}, []string{torporv1alpha1.StopOutlastsCertificatesFinding}},
-		"certificates that expire soon are a finding":       {hivev1.HibernationCheck{WakeBy: new(metav1.NewTime(in(71 * time.Hour)))}, StopWindow{Until: in(time.Hour)}, []string{torporv1alpha1.WakeByNearFinding}},
+		"a check without findings: no finding":                           {hivev1.HibernationCheck{WakeBy: new(metav1.NewTime(in(99 * time.Hour)))}, StopWindow{}, []string{}},
+		"a long stop makes CronJobs miss starts":                         {hivev1.HibernationCheck{Findings: []torporv1alpha1.StopFinding{cronjobs}}, StopWindow{Until: in(30 * time.Hour)}, []string{torporv1alpha1.CronJobsMissStartsFinding}},
+		"a short stop does not make CronJobs miss starts":                {hivev1.HibernationCheck{Findings: []torporv1alpha1.StopFinding{cronjobs}}, StopWindow{Until: in(29 * time.Hour)}, []string{}},
+		"a stop without an end counts as a stop of one day":              {hivev1.HibernationCheck{Findings: []torporv1alpha1.StopFinding{cronjobs}}, StopWindow{}, []string{}},
+		"a stop that outlasts certificates has a finding":                {hivev1.HibernationCheck{WakeBy: new(metav1.NewTime(in(99 * time.Hour)))}, StopWindow{Until: in(100 * time.Hour)}, []string{torporv1alpha1.StopOutlastsCertificatesFinding}},
+		"certificates that expire in less than three days are a finding": {hivev1.HibernationCheck{WakeBy: new(metav1.NewTime(in(71 * time.Hour)))}, StopWindow{Until: in(time.Hour)}, []string{torporv1alpha1.WakeByNearFinding}},
 		"findings are sorted, the worst first": {
 			hivev1.HibernationCheck{Unread: []string{"Nodes"}, Findings: []torporv1alpha1.StopFinding{
 				{Code: torporv1alpha1.VolumesLocalFinding, Count: 1, Objects: []string{"n/v"}}, {Code: torporv1alpha1.WebhookBlocksWakeUpFinding, Count: 1, Objects: []string{"w"}},
@@ -57,7 +57,7 @@ func TestFindingsOfACheckForAStop(t *testing.T) {
 	}
 }
 
-// A required HibernationPossible is False if the cluster may not come back, or not with its data.
+// If HibernationPossible is required, findings that endanger the resume or the data of the cluster are blocking, too.
 func TestDangersBlockIfHibernationPossibleIsRequired(t *testing.T) {
 	soon := new(metav1.NewTime(fixedTime().Add(time.Hour)))
 	for _, code := range Codes() {
@@ -88,7 +88,7 @@ func TestHibernationPossible(t *testing.T) {
 		"warnings keep HibernationPossible True":                         {[]Finding{volumes}, true, metav1.ConditionTrue, torporv1alpha1.VolumesLocalFinding, "found volumes on local disks: n/a, n/b, n/c and 2 more;"},
 		"a blocking finding makes HibernationPossible False":             {[]Finding{webhooks, volumes}, true, metav1.ConditionFalse, torporv1alpha1.WebhookBlocksWakeUpFinding, ". VolumesLocal: Expected"},
 		"an object that is being deleted has a finding without a survey": {JudgeObject(ObjectFacts{IsBeingDeleted: true}), false, metav1.ConditionFalse, torporv1alpha1.BeingDeletedFinding, "BeingDeleted: "},
-		"an unsupported version is named":                                {JudgeObject(ObjectFacts{Unsupported: "Too old"}), false, metav1.ConditionFalse, torporv1alpha1.HibernationUnsupportedFinding, "HibernationUnsupported: Too old"},
+		"an unsupported version makes HibernationPossible False":         {JudgeObject(ObjectFacts{Unsupported: "Too old"}), false, metav1.ConditionFalse, torporv1alpha1.HibernationUnsupportedFinding, "HibernationUnsupported: Too old"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Condition(row.findings, row.isChecked)

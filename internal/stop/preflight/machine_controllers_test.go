@@ -50,19 +50,19 @@ func TestControllersOfMachines(t *testing.T) {
 		found items
 		want  []torporv1alpha1.StopFinding
 	}{
-		"an upgrade of OpenShift: a finding":                    {items{versions: {progressing("Progressing", "True")}}, finding(torporv1alpha1.ClusterUpgradingFinding, "ClusterVersion/x")},
-		"an OpenShift cluster without an upgrade: no finding":   {items{versions: {progressing("Progressing", "False")}, pools: {progressing("Updating", "False")}}, nil},
-		"an upgrade with status Unknown: no finding":            {items{versions: {progressing("Progressing", "Unknown")}}, nil},
-		"nodes that are being updated: a finding":               {items{pools: {progressing("Updating", "True")}}, finding(torporv1alpha1.ClusterUpgradingFinding, "MachineConfigPool/x")},
-		"a MachineHealthCheck of OpenShift: a finding":          {items{openShiftChecks: {check("", `"40%"`)}}, finding(torporv1alpha1.HealthCheckReplacesMachinesFinding, "m/workers")},
-		"a MachineHealthCheck of Cluster API: a finding":        {items{capiChecks: {check("", "null")}}, finding(torporv1alpha1.HealthCheckReplacesMachinesFinding, "m/workers")},
-		"a paused MachineHealthCheck: no finding":               {items{openShiftChecks: {check(`"cluster.x-k8s.io/paused":""`, `"40%"`)}}, nil},
-		"a MachineHealthCheck with a limit of zero: no finding": {items{openShiftChecks: {check("", "0"), check("", `"0%"`), check("", `"0"`)}}, nil},
-		"a MachineHealthCheck of Cluster API's next version: a finding": {
+		"an upgrade of OpenShift: a finding":                      {items{versions: {progressing("Progressing", "True")}}, finding(torporv1alpha1.ClusterUpgradingFinding, "ClusterVersion/x")},
+		"an OpenShift cluster without an upgrade: no finding":     {items{versions: {progressing("Progressing", "False")}, pools: {progressing("Updating", "False")}}, nil},
+		"a condition Progressing with status Unknown: no finding": {items{versions: {progressing("Progressing", "Unknown")}}, nil},
+		"nodes that are being updated: a finding":                 {items{pools: {progressing("Updating", "True")}}, finding(torporv1alpha1.ClusterUpgradingFinding, "MachineConfigPool/x")},
+		"a MachineHealthCheck of OpenShift: a finding":            {items{openShiftChecks: {check("", `"40%"`)}}, finding(torporv1alpha1.HealthCheckReplacesMachinesFinding, "m/workers")},
+		"a MachineHealthCheck of Cluster API: a finding":          {items{capiChecks: {check("", "null")}}, finding(torporv1alpha1.HealthCheckReplacesMachinesFinding, "m/workers")},
+		"a paused MachineHealthCheck: no finding":                 {items{openShiftChecks: {check(`"cluster.x-k8s.io/paused":""`, `"40%"`)}}, nil},
+		"a MachineHealthCheck with a limit of zero: no finding":   {items{openShiftChecks: {check("", "0"), check("", `"0%"`), check("", `"0"`)}}, nil},
+		"a MachineHealthCheck of Cluster API v1beta2: a finding": {
 			items{nextCAPIChecks: {nextCheck(`{"unhealthyLessThanOrEqualTo":"40%"}`)}}, finding(torporv1alpha1.HealthCheckReplacesMachinesFinding, "m/workers"),
 		},
-		"a MachineHealthCheck of the next version with a limit of zero: no finding": {items{nextCAPIChecks: {nextCheck(`{"unhealthyLessThanOrEqualTo":0}`)}}, nil},
-		"a MachineHealthCheck with a range, which precedes a limit of zero: a finding": {
+		"a MachineHealthCheck of Cluster API v1beta2 with a limit of zero: no finding": {items{nextCAPIChecks: {nextCheck(`{"unhealthyLessThanOrEqualTo":0}`)}}, nil},
+		"a MachineHealthCheck with a limit of zero and a range, which takes precedence: a finding": {
 			items{nextCAPIChecks: {nextCheck(`{"unhealthyLessThanOrEqualTo":0,"unhealthyInRange":"[1-9]"}`)}}, finding(torporv1alpha1.HealthCheckReplacesMachinesFinding, "m/workers"),
 		},
 		"a MachineAutoscaler with a ClusterAutoscaler: a finding": {items{scalers: {scaler}, machineScalers: {machineScaler}}, finding(torporv1alpha1.AutoscalerAddsMachinesFinding, "MachineAutoscaler/machines/worker-a")},

@@ -20,7 +20,7 @@ func TestFindingsAboutMachines(t *testing.T) {
 		return actuator.Machine{ID: id, State: state, MissingReservation: missing}
 	}
 	running, stopped := actuator.Running, actuator.Stopped
-	// Every check has one finding of the survey, which is kept.
+	// Every check has one finding that is not about machines, and that is kept.
 	check := func(findings ...torporv1alpha1.StopFinding) *hivev1.HibernationCheck {
 		findings = append(findings, torporv1alpha1.StopFinding{Code: torporv1alpha1.EtcdQuorumSmallFinding})
 		slices.SortFunc(findings, func(a, b torporv1alpha1.StopFinding) int { return strings.Compare(a.Code, b.Code) })
@@ -46,15 +46,15 @@ func TestFindingsAboutMachines(t *testing.T) {
 				torporv1alpha1.StopFinding{Code: torporv1alpha1.QuotaExceededFinding, Count: 2, Objects: []string{"r/CPUS", "r/N2_CPUS"}},
 			),
 		},
-		"all machines in their reservation: the finding is removed": {check(one), check(one), []actuator.Machine{machine("i-1", running, "")}, check()},
-		"same machines as before: the finding is kept":              {check(one), check(one), []actuator.Machine{machine("i-1", running, "cr-1")}, check(one)},
-		"cluster that is off: the finding is kept":                  {check(one), check(one), []actuator.Machine{machine("i-1", stopped, "")}, check(one)},
+		"all machines in their reservation: the finding is removed":                     {check(one), check(one), []actuator.Machine{machine("i-1", running, "")}, check()},
+		"running machine that is still outside of its reservation: the finding is kept": {check(one), check(one), []actuator.Machine{machine("i-1", running, "cr-1")}, check(one)},
+		"stopped machine: the finding about its reservation is kept":                    {check(one), check(one), []actuator.Machine{machine("i-1", stopped, "")}, check(one)},
 		"new survey of a cluster without observed machines: the finding is taken from the previous check": {
 			check(one), check(), nil, check(one),
 		},
-		"cluster that was never surveyed: no check":           {nil, nil, []actuator.Machine{machine("i-1", running, "cr-1")}, nil},
-		"first survey of a machine that is starting: no more": {nil, check(), []actuator.Machine{machine("i-1", actuator.Starting, "cr-1")}, check()},
-		"machine with an unprintable id: it is counted": {
+		"cluster that was never surveyed: no check is created":                 {nil, nil, []actuator.Machine{machine("i-1", running, "cr-1")}, nil},
+		"first survey of a starting machine: no finding about its reservation": {nil, check(), []actuator.Machine{machine("i-1", actuator.Starting, "cr-1")}, check()},
+		"machine with an unprintable id: counted but not named": {
 			check(), check(), []actuator.Machine{machine("i\n1", running, "cr-1")}, check(torporv1alpha1.StopFinding{Code: code, Count: 1}),
 		},
 	} {

@@ -86,26 +86,26 @@ func TestWebhooksThatBlockTheWakeUp(t *testing.T) {
 		edit string
 		want bool
 	}{
-		"a webhook for Pods of all namespaces blocks":                                       {`{}`, true},
-		"a webhook without a failure policy blocks":                                         {`{"failurePolicy":""}`, true},
-		"a webhook with failurePolicy Ignore blocks nothing":                                {`{"failurePolicy":"Ignore"}`, false},
-		"a webhook outside the cluster blocks nothing":                                      {`{"clientConfig":{"url":"https://policy.example.com"}}`, false},
-		"a webhook for leases blocks":                                                       {`{` + leases + `}`, true},
-		"a webhook for deletions blocks nothing":                                            {`{"rules":[{"operations":["DELETE"],"apiGroups":[""],"resources":["pods"]}]}`, false},
-		"a webhook for Deployments blocks nothing":                                          {`{"rules":[{"operations":["CREATE"],"apiGroups":["apps"],"resources":["deployments"]}]}`, false},
-		"a wildcard that covers the status of nodes blocks":                                 {`{"rules":[{"operations":["UPDATE"],"apiGroups":[""],"resources":["nodes/*"]}]}`, true},
-		"a wildcard for all statuses blocks":                                                {`{"rules":[{"operations":["UPDATE"],"apiGroups":["*"],"resources":["*/status"]}]}`, true},
-		"a wildcard for all resources without subresources blocks":                          {`{"rules":[{"operations":["CREATE"],"apiGroups":["*"],"resources":["*"]}]}`, true},
-		"a webhook that selects neither the system's namespaces nor its own blocks nothing": {`{` + elsewhere + `}`, false},
-		"a webhook that excludes the system's namespaces, but not its own, blocks":          {`{` + notTheSystem + `}`, true},
-		"a webhook that excludes the system's namespaces and its own blocks nothing":        {`{` + noneOfThese + `}`, false},
-		"a webhook for leases of other namespaces blocks nothing":                           {`{` + leases + `,` + notTheSystem + `}`, false},
-		"a namespace selector does not exclude nodes":                                       {`{` + everything + `,` + noneOfThese + `}`, true},
-		"a webhook that selects objects by labels is assumed to block nothing":              {`{"objectSelector":{"matchLabels":{"inject":"yes"}}}`, false},
-		"a webhook with an empty object selector blocks":                                    {`{"objectSelector":{}}`, true},
-		"a webhook with an invalid selector is ignored":                                     {`{"namespaceSelector":{"matchExpressions":[{"key":"a","operator":"Near"}]}}`, false},
-		"a webhook for approvals of certificate requests blocks":                            {`{"rules":[{"operations":["UPDATE"],"apiGroups":["certificates.k8s.io"],"resources":["certificatesigningrequests/approval"]}]}`, true},
-		"a webhook for new tokens of service accounts blocks":                               {`{"rules":[{"operations":["CREATE"],"apiGroups":[""],"resources":["serviceaccounts/token"]}]}`, true},
+		"a webhook for Pods of all namespaces blocks":                                               {`{}`, true},
+		"a webhook without a failure policy blocks":                                                 {`{"failurePolicy":""}`, true},
+		"a webhook with failurePolicy Ignore blocks nothing":                                        {`{"failurePolicy":"Ignore"}`, false},
+		"a webhook with a URL outside the cluster blocks nothing":                                   {`{"clientConfig":{"url":"https://policy.example.com"}}`, false},
+		"a webhook for leases blocks":                                                               {`{` + leases + `}`, true},
+		"a webhook for deletions blocks nothing":                                                    {`{"rules":[{"operations":["DELETE"],"apiGroups":[""],"resources":["pods"]}]}`, false},
+		"a webhook for Deployments blocks nothing":                                                  {`{"rules":[{"operations":["CREATE"],"apiGroups":["apps"],"resources":["deployments"]}]}`, false},
+		"a webhook for all subresources of nodes blocks":                                            {`{"rules":[{"operations":["UPDATE"],"apiGroups":[""],"resources":["nodes/*"]}]}`, true},
+		"a webhook for the status of all resources blocks":                                          {`{"rules":[{"operations":["UPDATE"],"apiGroups":["*"],"resources":["*/status"]}]}`, true},
+		"a webhook for all resources without subresources blocks":                                   {`{"rules":[{"operations":["CREATE"],"apiGroups":["*"],"resources":["*"]}]}`, true},
+		"a webhook that selects neither the system namespaces nor its own namespace blocks nothing": {`{` + elsewhere + `}`, false},
+		"a webhook that excludes the system namespaces, but not its own namespace, blocks":          {`{` + notTheSystem + `}`, true},
+		"a webhook that excludes the system namespaces and its own namespace blocks nothing":        {`{` + noneOfThese + `}`, false},
+		"a webhook for leases outside the system namespaces blocks nothing":                         {`{` + leases + `,` + notTheSystem + `}`, false},
+		"a webhook for all resources blocks, because its namespace selector does not exclude nodes": {`{` + everything + `,` + noneOfThese + `}`, true},
+		"a webhook that selects objects by labels is assumed to block nothing":                      {`{"objectSelector":{"matchLabels":{"inject":"yes"}}}`, false},
+		"a webhook with an empty object selector blocks":                                            {`{"objectSelector":{}}`, true},
+		"a webhook with an invalid selector is ignored":                                             {`{"namespaceSelector":{"matchExpressions":[{"key":"a","operator":"Near"}]}}`, false},
+		"a webhook for approvals of certificate requests blocks":                                    {`{"rules":[{"operations":["UPDATE"],"apiGroups":["certificates.k8s.io"],"resources":["certificatesigningrequests/approval"]}]}`, true},
+		"a webhook for new tokens of service accounts blocks":                                       {`{"rules":[{"operations":["CREATE"],"apiGroups":[""],"resources":["serviceaccounts/token"]}]}`, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, list := range []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"} {
@@ -143,12 +143,12 @@ func TestFindingsOfAList(t *testing.T) {
 		found items
 		want  *torporv1alpha1.StopFinding
 	}{
-		"a budget that allows no disruption is a finding": {
+		"a PodDisruptionBudget that allows no disruption is a finding": {
 			items{"poddisruptionbudgets": {`{"metadata":{"name":"b","namespace":"n"},"status":{"expectedPods":3,"disruptionsAllowed":0}}`}},
 			&torporv1alpha1.StopFinding{Code: torporv1alpha1.EvictionForbiddenFinding, Count: 1, Objects: []string{"n/b"}},
 		},
-		"a budget without Pods has no finding": {items{"poddisruptionbudgets": {`{"metadata":{"name":"b"},"status":{"disruptionsAllowed":0}}`}}, nil},
-		"a finding names the most frequent CronJobs, and when the first one is affected": {
+		"a PodDisruptionBudget without Pods has no finding": {items{"poddisruptionbudgets": {`{"metadata":{"name":"b"},"status":{"disruptionsAllowed":0}}`}}, nil},
+		"a finding names the most frequent CronJobs, and the shortest stop that affects one of them": {
 			items{"cronjobs": {
 				`{"metadata":{"name":"hourly","namespace":"n"},"spec":{"schedule":"0 * * * *"}}`, `{"metadata":{"name":"often","namespace":"n"},"spec":{"schedule":"*/5 * * * *"}}`,
 				`{"metadata":{"name":"daily","namespace":"n"},"spec":{"schedule":"@daily"}}`, `{"metadata":{"name":"weekly","namespace":"n"},"spec":{"schedule":"@weekly"}}`,
@@ -183,7 +183,7 @@ func TestFindingsOfAList(t *testing.T) {
 			&torporv1alpha1.StopFinding{Code: torporv1alpha1.EtcdQuorumSmallFinding, Count: 2, Objects: []string{"m0", "m1"}},
 		},
 		"the size of a control plane of three nodes is not reported": {items{"nodes": {`{"metadata":{"name":"m1"}}`, `{"metadata":{"name":"m0"}}`, `{"metadata":{"name":"m2"}}`}}, nil},
-		"invalid names are counted but not named": {
+		"objects with invalid names are counted but not named": {
 			items{"volumeattachments": {`{"metadata":{"name":"a\u001b[2J"},"status":{"detachError":{}}}`, `{"metadata":{"name":"` + strings.Repeat("a", 600) + `"},"status":{"detachError":{}}}`}},
 			&torporv1alpha1.StopFinding{Code: torporv1alpha1.VolumesNotDetachableFinding, Count: 2},
 		},
@@ -242,16 +242,16 @@ func TestWhenACertificateExpiresFirst(t *testing.T) {
 		before  time.Time
 		want    time.Time
 	}{
-		"the API server's certificate expires first: wakeBy is its expiry":                {day(20), signer(authority(t, "kubernetes", day(30))), time.Time{}, day(20)},
-		"the signer's certificate expires first: wakeBy is its expiry":                    {day(40), signer(authority(t, "kubernetes", day(30))), time.Time{}, day(30)},
-		"a renewed signer: wakeBy is the expiry of the new certificate":                   {day(40), signer(authority(t, "kube-csr-signer_@1", day(2)), authority(t, "kube-csr-signer_@2", day(32))), time.Time{}, day(32)},
-		"other authorities of the bundle: ignored":                                        {day(40), signer(authority(t, "admin-signer", day(99)), authority(t, "kube-csr-signer_@2", day(32))), time.Time{}, day(32)},
-		"an invalid bundle is ignored":                                                    {day(40), signer("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), time.Time{}, day(40)},
-		"no known certificate: wakeBy is unset":                                           {time.Time{}, `{}`, time.Time{}, time.Time{}},
-		"a certificate that cannot be read: wakeBy is kept":                               {time.Time{}, `nonsense`, day(5), day(5)},
-		"another API server's certificate is valid a little longer: wakeBy is kept":       {day(20).Add(time.Hour), `{}`, day(20), day(20)},
-		"another API server's certificate expires a little earlier: wakeBy is its expiry": {day(20).Add(-time.Hour), `{}`, day(20), day(20).Add(-time.Hour)},
-		"a renewed certificate: wakeBy is its expiry":                                     {day(44), `{}`, day(20), day(44)},
+		"the API server's certificate expires first: wakeBy is its expiry":                       {day(20), signer(authority(t, "kubernetes", day(30))), time.Time{}, day(20)},
+		"the signer's certificate expires first: wakeBy is its expiry":                           {day(40), signer(authority(t, "kubernetes", day(30))), time.Time{}, day(30)},
+		"a renewed signer: wakeBy is the expiry of the new certificate":                          {day(40), signer(authority(t, "kube-csr-signer_@1", day(2)), authority(t, "kube-csr-signer_@2", day(32))), time.Time{}, day(32)},
+		"other authorities in the signer's bundle: ignored":                                      {day(40), signer(authority(t, "admin-signer", day(99)), authority(t, "kube-csr-signer_@2", day(32))), time.Time{}, day(32)},
+		"an invalid bundle of the signer is ignored":                                             {day(40), signer("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), time.Time{}, day(40)},
+		"no known certificate: wakeBy is unset":                                                  {time.Time{}, `{}`, time.Time{}, time.Time{}},
+		"a signer's bundle that cannot be read: wakeBy is kept":                                  {time.Time{}, `nonsense`, day(5), day(5)},
+		"a certificate of another API server that expires an hour later: wakeBy is kept":         {day(20).Add(time.Hour), `{}`, day(20), day(20)},
+		"a certificate of another API server that expires an hour earlier: wakeBy is its expiry": {day(20).Add(-time.Hour), `{}`, day(20), day(20).Add(-time.Hour)},
+		"a renewed certificate of the API server: wakeBy is its expiry":                          {day(44), `{}`, day(20), day(44)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, before := NewSurvey(fixedTime()), &hivev1.HibernationCheck{}

@@ -34,16 +34,16 @@ func TestChanges(t *testing.T) {
 		before, after Records
 		want          []decision.Change
 	}{
-		"a part that was never stopped: no change":           {nil, nil, nil},
-		"an unchanged stop: no change":                       {Records{held}, Records{held}, nil},
-		"an old start: no change":                            {Records{started}, Records{started}, nil},
-		"a first stop: a requested stop":                     {nil, Records{held}, change("Stop requested", stop)},
-		"a stop with an end: a requested stop with this end": {nil, Records{later}, change("Stop requested", timed)},
-		"a stop after a start: a requested stop":             {Records{started}, Records{next, started}, change("Stop requested", decision.Request{Requester: "carol"})},
-		"a new end of a stop: a changed stop":                {Records{held}, Records{later}, change("Stop changed", timed)},
-		"a start by a user: a requested start":               {Records{held}, Records{started}, change("Start requested", decision.Request{Requester: "bob"})},
-		"a stop that ends at its requested end: no change":   {Records{later}, Records{expired}, nil},
-		"two stops between two passes: only the later stop":  {Records{held}, Records{next, started}, change("Stop requested", decision.Request{Requester: "carol"})},
+		"a part that was never stopped: no change":                             {nil, nil, nil},
+		"an unchanged stop: no change":                                         {Records{held}, Records{held}, nil},
+		"a start that was recorded before: no change":                          {Records{started}, Records{started}, nil},
+		"a first stop: a requested stop":                                       {nil, Records{held}, change("Stop requested", stop)},
+		"a stop with an end: a requested stop with this end":                   {nil, Records{later}, change("Stop requested", timed)},
+		"a stop after a start: a requested stop":                               {Records{started}, Records{next, started}, change("Stop requested", decision.Request{Requester: "carol"})},
+		"a new end of a stop: a changed stop":                                  {Records{held}, Records{later}, change("Stop changed", timed)},
+		"a start by a user: a requested start":                                 {Records{held}, Records{started}, change("Start requested", decision.Request{Requester: "bob"})},
+		"a stop that ended at its requested end: no change":                    {Records{later}, Records{expired}, nil},
+		"a start and a new stop between two passes: only the stop is a change": {Records{held}, Records{next, started}, change("Stop requested", decision.Request{Requester: "carol"})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -66,11 +66,11 @@ func TestRequestOf(t *testing.T) {
 		scheduled *torporv1alpha1.ScheduledStop
 		want      decision.Request
 	}{
-		"no records: an empty request":                             {nil, nil, decision.Request{}},
-		"a stop by a user: requested by the user":                  {own, nil, decision.Request{Requester: "alice"}},
-		"a stop by a user and by a Slumber: requested by the user": {own, nights, decision.Request{Requester: "alice"}},
-		"a stop by a Slumber: requested by the Slumber":            {ended, nights, bySlumber},
-		"no stop: the user who ended the last one":                 {ended, nil, decision.Request{Requester: "bob"}},
+		"no records: an empty request":                                   {nil, nil, decision.Request{}},
+		"a stop by a user: requested by the user":                        {own, nil, decision.Request{Requester: "alice"}},
+		"a stop by a user and by a Slumber: requested by the user":       {own, nights, decision.Request{Requester: "alice"}},
+		"a stop by a Slumber: requested by the Slumber":                  {ended, nights, bySlumber},
+		"no current stop: requested by the user who ended the last stop": {ended, nil, decision.Request{Requester: "bob"}},
 	} {
 		if diff := cmp.Diff(row.want, RequestOf(row.own, row.scheduled)); diff != "" {
 			t.Errorf("%s (-want +found):\n%s", name, diff)

@@ -34,7 +34,7 @@ type world struct {
 	isWrong bool
 	meter   *Meter
 	objects []*object
-	// gone is the sum of the values of deleted objects, as last scraped, and goneExact is what they have saved.
+	// gone is the sum of the last scraped values of deleted objects, and goneExact is the exact sum of their savings.
 	gone, goneExact                 Totals
 	restarts, steps, deleted, stops int
 }

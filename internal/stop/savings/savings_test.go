@@ -33,9 +33,9 @@ func TestNext(t *testing.T) {
 		want    *torporv1alpha1.Savings
 	}{
 		"an object that was never stopped has no savings": {nil, Rate{}, tuesday(), 0, nil},
-		"a stop begins in whole seconds":                  {nil, two, tuesday().Add(time.Millisecond), 0, &off},
+		"a stop begins at a whole second":                 {nil, two, tuesday().Add(time.Millisecond), 0, &off},
 		"an ongoing stop leaves the savings unchanged":    {&off, two, tuesday().Add(time.Hour), time.Hour, &off},
-		"a stop that ends is added": {
+		"a stop is added to the sums when it ends": {
 			&off, Rate{}, tuesday().Add(time.Hour), time.Hour, &torporv1alpha1.Savings{MachineSeconds: 7200, Weeks: []torporv1alpha1.WeekSavings{weekOf(monday, 7200)}},
 		},
 		"a stop that began last week counts in both weeks": {
@@ -44,7 +44,7 @@ func TestNext(t *testing.T) {
 			tuesday().AddDate(0, 0, 6), 6 * 24 * time.Hour,
 			&torporv1alpha1.Savings{MachineSeconds: 2 * 6 * 86400, Weeks: []torporv1alpha1.WeekSavings{weekOf(monday.AddDate(0, 0, 7), 2*43200), weekOf(monday, 2*5*86400+86400)}},
 		},
-		"a stop of ten weeks leaves the last five": {
+		"a stop of ten weeks counts in the four weeks before the current one": {
 			&off,
 			Rate{},
 			monday.AddDate(0, 0, 70), 70*24*time.Hour - 36*time.Hour,
@@ -53,7 +53,7 @@ func TestNext(t *testing.T) {
 				weekOf(monday.AddDate(0, 0, 42), 14*86400),
 			}},
 		},
-		"a clock that is set back over a Monday adds to the earlier week": {
+		"a stop that ends after a clock was set back over a Monday counts in the earlier week": {
 			&torporv1alpha1.Savings{Since: at(monday.Add(-2 * time.Hour)), Machines: 1, Weeks: []torporv1alpha1.WeekSavings{weekOf(monday, 60), weekOf(monday.AddDate(0, 0, -7), 5)}},
 			Rate{},
 			monday.Add(-time.Minute), time.Hour,
@@ -65,7 +65,7 @@ func TestNext(t *testing.T) {
 			tuesday().Add(time.Hour), time.Hour,
 			&torporv1alpha1.Savings{Since: at(tuesday().Add(time.Hour)), Machines: 3, MachineSeconds: 7200, Weeks: []torporv1alpha1.WeekSavings{weekOf(monday, 7200)}},
 		},
-		"a forged sum near the maximum saturates": {
+		"a forged sum near the maximum does not overflow": {
 			&torporv1alpha1.Savings{Since: at(tuesday()), CPUMillis: math.MaxInt64, CPUMilliSeconds: math.MaxInt64 - 1},
 			Rate{},
 			tuesday().Add(time.Hour), time.Hour,
@@ -84,7 +84,8 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// TestWeeks has a cluster that sleeps from Sunday noon to Tuesday noon, at times in two weeks.
+// TestWeeks has a cluster that sleeps from Sunday noon to Tuesday noon, and expects the savings of the week at several
+// times.
 func TestWeeks(t *testing.T) {
 	t.Parallel()
 	sunday := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
@@ -95,13 +96,13 @@ func TestWeeks(t *testing.T) {
 		at   time.Time
 		want time.Duration
 	}{
-		"no savings":                                   {nil, tuesday(), 0},
-		"asleep since Sunday noon, on Sunday":          {off, sunday.Add(time.Hour), time.Hour},
-		"asleep since Sunday noon, on Tuesday":         {off, tuesday(), 36 * time.Hour},
-		"awake since Tuesday, an hour later":           {awake, tuesday().Add(time.Hour), 36 * time.Hour},
-		"awake since Tuesday, on the Sunday":           {awake, sunday.AddDate(0, 0, 7), 36 * time.Hour},
-		"awake since Tuesday, in the next week":        {awake, sunday.AddDate(0, 0, 8), 0},
-		"a clock that is behind the start of the stop": {off, sunday.Add(-time.Hour), 0},
+		"no recorded savings: zero":                                                           {nil, tuesday(), 0},
+		"asleep since Sunday noon, an hour later: one hour":                                   {off, sunday.Add(time.Hour), time.Hour},
+		"asleep since Sunday noon, on Tuesday noon: 36 hours of this week":                    {off, tuesday(), 36 * time.Hour},
+		"asleep from Sunday noon to Tuesday noon, an hour later: 36 hours of this week":       {awake, tuesday().Add(time.Hour), 36 * time.Hour},
+		"asleep from Sunday noon to Tuesday noon, on the Sunday after: 36 hours of this week": {awake, sunday.AddDate(0, 0, 7), 36 * time.Hour},
+		"asleep from Sunday noon to Tuesday noon, in the week after: zero":                    {awake, sunday.AddDate(0, 0, 8), 0},
+		"a clock behind the start of the stop: zero":                                          {off, sunday.Add(-time.Hour), 0},
 	} {
 		if found := TotalsOfWeek(row.s, WeekOf(row.at), row.at).MachineSeconds; found != row.want.Seconds() {
 			t.Errorf("%s: expected %s, found %.0f s", name, row.want, found)
@@ -119,10 +120,10 @@ func TestTotals(t *testing.T) {
 	}
 	now := tuesday().Add(10 * time.Second)
 	for name, row := range map[string]struct{ found, want Totals }{
-		"present week": {TotalsOfWeek(s, monday, now), Totals{CPUSeconds: 5, MemoryByteSeconds: 20 * 1024}},
-		"earlier week": {TotalsOfWeek(s, monday.AddDate(0, 0, -7), now), Totals{CPUSeconds: 4, MemoryByteSeconds: 3 * 1024}},
-		"all stops":    {TotalsUntil(s, now), Totals{CPUSeconds: 14, MemoryByteSeconds: 27 * 1024}},
-		"no savings":   {TotalsUntil(nil, now), Totals{}},
+		"current week":              {TotalsOfWeek(s, monday, now), Totals{CPUSeconds: 5, MemoryByteSeconds: 20 * 1024}},
+		"earlier week":              {TotalsOfWeek(s, monday.AddDate(0, 0, -7), now), Totals{CPUSeconds: 4, MemoryByteSeconds: 3 * 1024}},
+		"all stops":                 {TotalsUntil(s, now), Totals{CPUSeconds: 14, MemoryByteSeconds: 27 * 1024}},
+		"no recorded savings: zero": {TotalsUntil(nil, now), Totals{}},
 	} {
 		if row.found != row.want {
 			t.Errorf("%s: expected %+v, found %+v", name, row.want, row.found)

@@ -369,8 +369,8 @@ func TestVolumesGrow(t *testing.T) {
 	}
 }
 
-// TestClaimTemplatesShrink reduces the size of a claim template, which is the first step of MOCO's procedure for
-// smaller volumes. The test acts as the garbage collector.
+// TestClaimTemplatesShrink reduces the size of a claim template, which is a step of MOCO's procedure for smaller
+// volumes. The test acts as the garbage collector.
 func TestClaimTemplatesShrink(t *testing.T) {
 	t.Parallel()
 	e := newClusterEnv(t, shared.Get(t))
