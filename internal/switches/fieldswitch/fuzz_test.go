@@ -14,7 +14,7 @@ import (
 )
 
 // FuzzDecideForgedAnnotations decides about a Deployment whose annotations a user has written. Only spec, labels and
-// annotations are changed, and a plan that was carried out is the last.
+// annotations may change, and the spec must not change after the second pass.
 func FuzzDecideForgedAnnotations(f *testing.F) {
 	for _, restore := range []string{
 		`[{"path":"/spec/replicas","before":3,"after":0}]`, `[{"path":"/metadata/finalizers","before":["x"]}]`, `[{"path":"/status","before":{}}]`,
@@ -71,7 +71,7 @@ func FuzzEvaluateExpression(f *testing.F) {
 	}
 	object := map[string]any{"status": map[string]any{"ready": true, "conditions": []any{map[string]any{"type": "a"}}}}
 	f.Fuzz(func(t *testing.T, text string) {
-		if len(text) > 1024 { // The schema allows no longer ones.
+		if len(text) > 1024 { // The schema rejects longer expressions.
 			return
 		}
 		e, err := CompileExpression(text)

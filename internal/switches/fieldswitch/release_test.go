@@ -14,18 +14,18 @@ import (
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct{ steps, want string }{
-		"an object that was never stopped is not changed":                         {"", "3 free"},
-		"an object that a Slumber stopped is restored":                            {"sleep", "3 free ObjectRestored"},
-		"an object that was scaled during a Slumber's stop loses its annotations": {"sleep scale:5", "5 free"},
-		"an object that a user stopped stays stopped":                             {"stop", "0 kept LeftStopped"},
-		"an object that a user stopped during a Slumber's stop stays stopped":     {"sleep stop", "0 kept LeftStopped"},
-		"a scaling during a Slumber's stop that no pass has seen is kept":         {"sleep scale:5/dies", "5 free StartedByOthers"},
-		"a scaling after a user's stop that no pass has seen is kept":             {"stop scale:5/dies", "5 free StartedByOthers"},
-		"a user's stop after a scaling has no effect if no pass has seen them":    {"sleep scale:5/dies stop/dies", "5 free"},
-		"an object whose stop has expired is restored":                            {"stop until later/dies", "3 free StopEnded ObjectRestored"},
-		"an invalid restore annotation is kept, so that a user can fix it":        {"sleep spoil", "0 kept LeftStopped"},
-		"an object whose stop was refused loses its annotations":                  {"refuse sleep", "3 free"},
-		"a scaling to zero by a user is kept":                                     {"scale:0 sleep", "0 free ObjectRestored"},
+		"an object that was never stopped is not changed":                                  {"", "3 free"},
+		"an object that a Slumber stopped is restored":                                     {"sleep", "3 free ObjectRestored"},
+		"an object that a user scaled during a Slumber's stop loses Torpor's annotations":  {"sleep scale:5", "5 free"},
+		"an object that a user stopped stays stopped":                                      {"stop", "0 kept LeftStopped"},
+		"an object that a user stopped during a Slumber's stop stays stopped":              {"sleep stop", "0 kept LeftStopped"},
+		"a scaling that no pass has seen, during a Slumber's stop, is kept":                {"sleep scale:5/dies", "5 free StartedByOthers"},
+		"a scaling that no pass has seen, after a user's stop, is kept":                    {"stop scale:5/dies", "5 free StartedByOthers"},
+		"a user's stop after a scaling has no effect if no pass has seen either of them":   {"sleep scale:5/dies stop/dies", "5 free"},
+		"an object whose stop by a user has expired is restored":                           {"stop until later/dies", "3 free StopEnded ObjectRestored"},
+		"an invalid restore annotation is kept, so that a user can fix it":                 {"sleep spoil", "0 kept LeftStopped"},
+		"an object whose stop was refused loses Torpor's annotations":                      {"refuse sleep", "3 free"},
+		"an object that a user scaled to zero before a Slumber's stop keeps zero replicas": {"scale:0 sleep", "0 free ObjectRestored"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -28,8 +28,8 @@ func TestUnsupportedClustersReportTheConditionHibernating(t *testing.T) {
 	}
 }
 
-// TestAPlanNamesTheRequirementThatRefusesAStop has clusters with and without the annotation, and findings of each
-// severity.
+// TestAPlanNamesTheRequirementThatRefusesAStop has clusters with and without a required HibernationPossible, and
+// findings of each severity.
 func TestAPlanNamesTheRequirementThatRefusesAStop(t *testing.T) {
 	required := map[string]string{hivev1.RequireAnnotation: hivev1.RequireHibernationPossible}
 	refused := []metav1.Condition{{Type: hivev1.ClusterHibernatingCondition, Status: metav1.ConditionFalse, Reason: hivev1.RefusedHibernationReason}}
@@ -40,11 +40,11 @@ func TestAPlanNamesTheRequirementThatRefusesAStop(t *testing.T) {
 		isStart     bool
 		want        bool
 	}{
-		"required by the annotation, a blocking finding: refused":     {required, nil, torporv1alpha1.ClusterUpgradingFinding, false, true},
-		"required by the manager's flag, a blocking finding: refused": {nil, refused, torporv1alpha1.ClusterUpgradingFinding, false, true},
-		"not required, a blocking finding: not refused":               {nil, nil, torporv1alpha1.ClusterUpgradingFinding, false, false},
-		"required by the annotation, only a warning: not refused":     {required, nil, torporv1alpha1.AutoscalerAddsMachinesFinding, false, false},
-		"a start, a blocking finding: not refused":                    {required, nil, torporv1alpha1.ClusterUpgradingFinding, true, false},
+		"HibernationPossible required by the annotation, a blocking finding: the stop is refused":     {required, nil, torporv1alpha1.ClusterUpgradingFinding, false, true},
+		"HibernationPossible required by the manager's flag, a blocking finding: the stop is refused": {nil, refused, torporv1alpha1.ClusterUpgradingFinding, false, true},
+		"HibernationPossible not required, a blocking finding: the stop is not refused":               {nil, nil, torporv1alpha1.ClusterUpgradingFinding, false, false},
+		"HibernationPossible required by the annotation, only a warning: the stop is not refused":     {required, nil, torporv1alpha1.AutoscalerAddsMachinesFinding, false, false},
+		"HibernationPossible required by the annotation, a blocking finding: a start is not refused":  {required, nil, torporv1alpha1.ClusterUpgradingFinding, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cd := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Annotations: row.annotations}}

@@ -58,34 +58,34 @@ func TestNextOfCluster(t *testing.T) {
 		version               string
 		before, sent, want    map[string]string
 	}{
-		"a stop records its requester":                              {false, true, "7", nil, nil, annotations(by, "alice", version, "7")},
-		"a start records its requester":                             {true, false, "8", annotations(by, "bob", version, "7"), annotations(by, "bob", version, "7"), annotations(by, "alice", version, "8")},
-		"a stop at creation records the version new":                {false, true, "", nil, nil, annotations(by, "alice", version, "new")},
-		"no requester is recorded for an object created running":    {false, false, "", nil, nil, annotations()},
-		"a forged name is overwritten by a stop":                    {false, true, "7", nil, annotations(by, "the-ceo", version, "1"), annotations(by, "alice", version, "7")},
-		"a forged name of a new object is removed":                  {false, false, "", nil, annotations(by, "the-ceo", version, "1"), annotations()},
-		"an edited requester is restored":                           {true, true, "9", annotations(by, "bob", version, "7"), annotations(by, "the-ceo", version, "9"), annotations(by, "bob", version, "7")},
-		"a removed requester is restored":                           {true, true, "9", annotations(by, "bob", version, "7"), nil, annotations(by, "bob", version, "7")},
-		"an end is recorded with its author":                        {false, true, "7", nil, annotations(until, "8h"), annotations(by, "alice", version, "7", until, "8h", noted, "8h by alice")},
-		"an unchanged end keeps its note":                           {true, true, "9", annotations(until, "8h", noted, "8h by bob"), annotations(until, "8h", noted, "8h by the-ceo"), annotations(until, "8h", noted, "8h by bob")},
-		"a forged note of an unchanged end is removed":              {true, true, "9", annotations(until, "8h"), annotations(until, "8h", noted, "8h by the-ceo"), annotations(until, "8h")},
-		"a new end records its author":                              {true, true, "9", annotations(until, "8h", noted, "8h by bob"), annotations(until, "9h", noted, "8h by bob"), annotations(until, "9h", noted, "9h by alice")},
-		"the author of an empty end is recorded":                    {true, true, "9", nil, annotations(until, ""), annotations(until, "", noted, " by alice")},
-		"a note is removed with its end":                            {true, true, "9", annotations(until, "8h", noted, "8h by bob"), annotations(noted, "8h by bob"), annotations()},
-		"an end of 64 characters is recorded, even with more bytes": {true, true, "9", nil, annotations(until, longest), annotations(until, longest, noted, longest+" by alice")},
-		"an end of more than 64 characters is not recorded":         {true, true, "9", nil, annotations(until, longest+"x", noted, "x"), annotations(until, longest+"x")},
-		"a start removes the stop's end and reason":                 {true, false, "8", annotations(until, "8h", noted, "8h by bob", reason, "disks"), annotations(until, "8h", noted, "8h by bob", reason, "disks"), annotations(by, "alice", version, "8")},
-		"an end and a reason that a start sets are kept":            {true, false, "8", annotations(until, "8h", reason, "disks"), annotations(until, "9h", reason, "more disks"), annotations(by, "alice", version, "8", until, "9h", noted, "9h by alice", reason, "more disks")},
-		"an end and a reason set before the stop are kept":          {false, true, "8", annotations(until, "8h", noted, "8h by bob", reason, "disks"), annotations(until, "8h", noted, "8h by bob", reason, "disks"), annotations(by, "alice", version, "8", until, "8h", noted, "8h by bob", reason, "disks")},
-		"unrelated annotations are not touched":                     {false, true, "7", annotations(foreign, "a"), annotations(foreign, "b"), annotations(foreign, "b", by, "alice", version, "7")},
-		"unrelated annotations may be removed":                      {true, true, "7", annotations(foreign, "a"), nil, annotations()},
-		"a changed reason alone records no requester":               {true, true, "7", annotations(reason, "a"), annotations(reason, "b"), annotations(reason, "b")},
-		"a start without an old reason removes nothing":             {true, false, "7", nil, annotations(reason, "b"), annotations(by, "alice", version, "7", reason, "b")},
-		"a skip is recorded with its author":                        {false, false, "7", nil, annotations(skip, "8h"), annotations(skip, "8h", skipNoted, "8h by alice")},
-		"an unchanged skip keeps its note":                          {false, false, "7", annotations(skip, "8h", skipNoted, "8h by bob"), annotations(skip, "8h", skipNoted, "8h by the-ceo"), annotations(skip, "8h", skipNoted, "8h by bob")},
-		"a skip outlives a stop and its start":                      {true, false, "8", annotations(skip, "8h", skipNoted, "8h by bob"), annotations(skip, "8h"), annotations(by, "alice", version, "8", skip, "8h", skipNoted, "8h by bob")},
-		"a note is removed with its skip":                           {false, false, "7", annotations(skip, "8h", skipNoted, "8h by bob"), annotations(skipNoted, "8h by bob"), annotations()},
-		"an end without a note is kept while the stop continues":    {true, true, "7", annotations(until, "8h"), annotations(until, "8h"), annotations(until, "8h")},
+		"a stop records its requester":                                              {false, true, "7", nil, nil, annotations(by, "alice", version, "7")},
+		"a start records its requester":                                             {true, false, "8", annotations(by, "bob", version, "7"), annotations(by, "bob", version, "7"), annotations(by, "alice", version, "8")},
+		"a stop at creation records new instead of a version":                       {false, true, "", nil, nil, annotations(by, "alice", version, "new")},
+		"no requester is recorded for an object created running":                    {false, false, "", nil, nil, annotations()},
+		"a forged requester is overwritten by a stop":                               {false, true, "7", nil, annotations(by, "the-ceo", version, "1"), annotations(by, "alice", version, "7")},
+		"a forged requester of a new object is removed":                             {false, false, "", nil, annotations(by, "the-ceo", version, "1"), annotations()},
+		"an edited requester is restored":                                           {true, true, "9", annotations(by, "bob", version, "7"), annotations(by, "the-ceo", version, "9"), annotations(by, "bob", version, "7")},
+		"a removed requester is restored":                                           {true, true, "9", annotations(by, "bob", version, "7"), nil, annotations(by, "bob", version, "7")},
+		"an end is recorded with its author":                                        {false, true, "7", nil, annotations(until, "8h"), annotations(by, "alice", version, "7", until, "8h", noted, "8h by alice")},
+		"an unchanged end keeps its note in spite of a forged one":                  {true, true, "9", annotations(until, "8h", noted, "8h by bob"), annotations(until, "8h", noted, "8h by the-ceo"), annotations(until, "8h", noted, "8h by bob")},
+		"a forged note of an unchanged end is removed":                              {true, true, "9", annotations(until, "8h"), annotations(until, "8h", noted, "8h by the-ceo"), annotations(until, "8h")},
+		"a new end records its author":                                              {true, true, "9", annotations(until, "8h", noted, "8h by bob"), annotations(until, "9h", noted, "8h by bob"), annotations(until, "9h", noted, "9h by alice")},
+		"the author of an empty end is recorded":                                    {true, true, "9", nil, annotations(until, ""), annotations(until, "", noted, " by alice")},
+		"the note of an end is removed with the end":                                {true, true, "9", annotations(until, "8h", noted, "8h by bob"), annotations(noted, "8h by bob"), annotations()},
+		"an end of 64 characters is recorded with its author, even with more bytes": {true, true, "9", nil, annotations(until, longest), annotations(until, longest, noted, longest+" by alice")},
+		"an end of more than 64 characters gets no note":                            {true, true, "9", nil, annotations(until, longest+"x", noted, "x"), annotations(until, longest+"x")},
+		"a start removes the stop's end and reason":                                 {true, false, "8", annotations(until, "8h", noted, "8h by bob", reason, "disks"), annotations(until, "8h", noted, "8h by bob", reason, "disks"), annotations(by, "alice", version, "8")},
+		"an end and a reason that a start sets are kept":                            {true, false, "8", annotations(until, "8h", reason, "disks"), annotations(until, "9h", reason, "more disks"), annotations(by, "alice", version, "8", until, "9h", noted, "9h by alice", reason, "more disks")},
+		"an end and a reason set before the stop are kept":                          {false, true, "8", annotations(until, "8h", noted, "8h by bob", reason, "disks"), annotations(until, "8h", noted, "8h by bob", reason, "disks"), annotations(by, "alice", version, "8", until, "8h", noted, "8h by bob", reason, "disks")},
+		"a user may change unrelated annotations":                                   {false, true, "7", annotations(foreign, "a"), annotations(foreign, "b"), annotations(foreign, "b", by, "alice", version, "7")},
+		"a user may remove unrelated annotations":                                   {true, true, "7", annotations(foreign, "a"), nil, annotations()},
+		"a changed reason alone records no requester":                               {true, true, "7", annotations(reason, "a"), annotations(reason, "b"), annotations(reason, "b")},
+		"a start without an earlier reason keeps the reason that it sets":           {true, false, "7", nil, annotations(reason, "b"), annotations(by, "alice", version, "7", reason, "b")},
+		"a skip is recorded with its author":                                        {false, false, "7", nil, annotations(skip, "8h"), annotations(skip, "8h", skipNoted, "8h by alice")},
+		"an unchanged skip keeps its note in spite of a forged one":                 {false, false, "7", annotations(skip, "8h", skipNoted, "8h by bob"), annotations(skip, "8h", skipNoted, "8h by the-ceo"), annotations(skip, "8h", skipNoted, "8h by bob")},
+		"a start keeps the skip and restores its note":                              {true, false, "8", annotations(skip, "8h", skipNoted, "8h by bob"), annotations(skip, "8h"), annotations(by, "alice", version, "8", skip, "8h", skipNoted, "8h by bob")},
+		"the note of a skip is removed with the skip":                               {false, false, "7", annotations(skip, "8h", skipNoted, "8h by bob"), annotations(skipNoted, "8h by bob"), annotations()},
+		"an end without a note is kept while the stop continues":                    {true, true, "7", annotations(until, "8h"), annotations(until, "8h"), annotations(until, "8h")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := requester.Request{User: "alice", Version: row.version, Before: row.before, Sent: row.sent}
@@ -108,7 +108,7 @@ func TestNextOfMySQLCluster(t *testing.T) {
 		"a value other than true stops nothing": {
 			nil, annotations(clustering, "yes", reconciliation, "True"), annotations(clustering, "yes", reconciliation, "True"),
 		},
-		"the notes of two switches are separate": {
+		"a stop of instances keeps the requester of the stop of clustering": {
 			annotations(clustering, "true", clusteringBy, "bob", clusteringVersion, "5"), annotations(clustering, "true", instances, " [ 0 , 12] "),
 			annotations(clustering, "true", clusteringBy, "bob", clusteringVersion, "5", instances, " [ 0 , 12] ", instancesBy, "alice", instancesVersion, "7"),
 		},
@@ -116,25 +116,25 @@ func TestNextOfMySQLCluster(t *testing.T) {
 			annotations(instances, "[0]", instancesBy, "bob", instancesVersion, "5"), annotations(instances, "[0,1]", instancesBy, "the-ceo"),
 			annotations(instances, "[0,1]", instancesBy, "bob", instancesVersion, "5"),
 		},
-		"a list without an ordinal stops nothing": {nil, annotations(instances, "[]"), annotations(instances, "[]")},
-		"a malformed list stops nothing":          {nil, annotations(instances, "[0"), annotations(instances, "[0")},
-		"a forged note of another switch is removed": {
+		"a list of instances without an ordinal stops nothing": {nil, annotations(instances, "[]"), annotations(instances, "[]")},
+		"a malformed list of instances stops nothing":          {nil, annotations(instances, "[0"), annotations(instances, "[0")},
+		"a forged requester of another part is removed": {
 			nil, annotations(clustering, "true", reconciliationBy, "the-ceo"), annotations(clustering, "true", clusteringBy, "alice", clusteringVersion, "7"),
 		},
-		"a start removes the end of its own switch, and keeps the shared end while another switch stops": {
+		"a start removes the end of its own part, and keeps the shared end while another part is stopped": {
 			annotations(clustering, "true", reconciliation, "true", ownUntil, "8h", ownNoted, "8h by bob", ownReason, "a", until, "9h", noted, "9h by bob", reason, "b"),
 			annotations(reconciliation, "true", ownUntil, "8h", ownNoted, "8h by bob", ownReason, "a", until, "9h", noted, "9h by bob", reason, "b"),
 			annotations(reconciliation, "true", clusteringBy, "alice", clusteringVersion, "7", until, "9h", noted, "9h by bob", reason, "b"),
 		},
-		"the start by the last switch removes the shared end": {
+		"a start of the last stopped part removes the shared end": {
 			annotations(clustering, "true", until, "9h", noted, "9h by bob", reason, "b"), annotations(clustering, "false", until, "9h", noted, "9h by bob", reason, "b"),
 			annotations(clustering, "false", clusteringBy, "alice", clusteringVersion, "7"),
 		},
-		"the shared end is kept if one request stops one switch and starts the other": {
+		"a request that stops one part and starts the other keeps the shared end": {
 			annotations(clustering, "true", until, "9h"), annotations(instances, "[1]", until, "9h"),
 			annotations(instances, "[1]", until, "9h", clusteringBy, "alice", clusteringVersion, "7", instancesBy, "alice", instancesVersion, "7"),
 		},
-		"the end of a switch and the shared end are both noted": {
+		"an end of one part and the shared end both get a note with their author": {
 			nil, annotations(ownUntil, "8h", until, "9h"), annotations(ownUntil, "8h", ownNoted, "8h by alice", until, "9h", noted, "9h by alice"),
 		},
 	} {
@@ -155,22 +155,22 @@ func TestNextOfWorkload(t *testing.T) {
 		"a value other than true stops nothing": {
 			"kubectl", nil, annotations(stopped, "yes"), annotations(stopped, "yes"),
 		},
-		"a replacement of all annotations changes no stop": {
+		"a stop by a user survives a replacement of all annotations": {
 			"kubectl-rollout", duringStop, annotations(foreign, "b", by, "the-ceo", until, "8h"),
 			annotations(stopped, "true", by, "bob", version, "5", record, "[1]", saved, "{}", foreign, "b"),
 		},
-		"a replacement of all annotations changes no stop of a Slumber": {
+		"a stop by a Slumber survives a replacement of all annotations": {
 			"", annotations(saved, "{}", ofSlumber, "x"), annotations(foreign, "b"), annotations(saved, "{}", ofSlumber, "x", foreign, "b"),
 		},
 		"the note of an end that is too long is removed when the record is restored": {
 			"", annotations(record, "[1]", until, strings.Repeat("x", 65), noted, "x"), nil, annotations(record, "[1]", until, strings.Repeat("x", 65)),
 		},
-		"a removal of the saved fields alone is allowed": {"", annotations(saved, "{}"), nil, annotations()},
-		"the manager may change the record":              {"torpor-workloads", annotations(record, "[1]", saved, "{}"), annotations(record, "[2]"), annotations(record, "[2]")},
+		"a user may remove saved fields if there is no record of stops": {"", annotations(saved, "{}"), nil, annotations()},
+		"the manager may change the record of stops":                    {"torpor-workloads", annotations(record, "[1]", saved, "{}"), annotations(record, "[2]"), annotations(record, "[2]")},
 		"a start by the manager records the manager as requester": {
 			"torpor-workloads", annotations(stopped, "true", record, "[1]"), annotations(stopped, "false", record, "[2]"), annotations(stopped, "false", record, "[2]", by, "alice", version, "7"),
 		},
-		"a record in the annotations of a new object is kept": {"", nil, annotations(record, "[1]"), annotations(record, "[1]")},
+		"a record of stops in the annotations of a new object is kept": {"", nil, annotations(record, "[1]"), annotations(record, "[1]")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			expectNext(t, row.want, switched[deployments]{}.Notes().NextAnnotations(requester.Request{User: "alice", FieldManager: row.fieldManager, Version: "7", Before: row.before, Sent: row.sent}, nil, nil))

@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// TestJudgeRead has the errors of reads of related objects. A plan fails if it cannot do without them.
+// TestJudgeRead has the errors of reads of related objects. The plan fails if it needs an object that could not be
+// read.
 func TestJudgeRead(t *testing.T) {
 	t.Parallel()
 	backups := schema.GroupResource{Group: "moco.cybozu.com", Resource: "backuppolicies"}
@@ -25,13 +26,13 @@ func TestJudgeRead(t *testing.T) {
 		fails  bool
 		unread []string
 	}{
-		"a read without an error":        {Related{}, nil, false, nil},
-		"an object that does not exist":  {Related{}, missing, false, nil},
-		"a kind that is not served":      {Related{}, notServed, true, nil},
-		"an optional kind":               {Related{IsOptional: true}, notServed, false, nil},
-		"no right to read":               {Related{}, forbidden, true, nil},
-		"no right to read, with remark":  {Related{Unread: "unknown"}, forbidden, false, []string{"unknown"}},
-		"another error, with its remark": {Related{Unread: "unknown", IsOptional: true}, errors.New("timeout"), true, nil},
+		"a read without an error: the plan continues":                                       {Related{}, nil, false, nil},
+		"an object that does not exist: the plan continues":                                 {Related{}, missing, false, nil},
+		"a required kind that is not served: the plan fails":                                {Related{}, notServed, true, nil},
+		"an optional kind that is not served: the plan continues":                           {Related{IsOptional: true}, notServed, false, nil},
+		"no right to read: the plan fails":                                                  {Related{}, forbidden, true, nil},
+		"no right to read an object with a remark: the plan continues and lists the remark": {Related{Unread: "unknown"}, forbidden, false, []string{"unknown"}},
+		"another error for an object with a remark: the plan fails":                         {Related{Unread: "unknown", IsOptional: true}, errors.New("timeout"), true, nil},
 	} {
 		subject := PlanSubject{}
 		err := subject.JudgeRead(row.needed, row.err)

@@ -36,21 +36,19 @@ func TestStates(t *testing.T) {
 		object kinds.Object
 		want   string
 	}{
-		"a cluster that cannot hibernate: awake":                                                  {newUnsupportedCluster(metav1.ConditionTrue), "awake stoppable unable: Unsupported: No version is known"},
-		"a cluster whose stop is refused: awake":                                                  {newRefusedCluster(), "awake stoppable unable: HibernationRefused: An upgrade is under way"},
-		"an unreachable unsupported cluster: neither asleep nor awake":                            {newUnsupportedCluster(metav1.ConditionFalse), "(Unsupported: No version is known) stoppable"},
-		"a cluster that runs: awake":                                                              {newCluster("", metav1.ConditionFalse, metav1.ConditionTrue), "awake stoppable"},
-		"a cluster that hibernates: asleep":                                                       {newCluster("", metav1.ConditionTrue, metav1.ConditionFalse), "asleep stoppable"},
-		"a cluster that a user hibernates: asleep":                                                {newCluster(hivev1.PowerStateHibernating, metav1.ConditionTrue, metav1.ConditionFalse), "asleep stoppable others"},
-		"a hibernating cluster whose stop by a user has just expired: asleep, and about to start": {newExpired(newCluster(hivev1.PowerStateHibernating, metav1.ConditionTrue, metav1.ConditionFalse)), "asleep stoppable"},
-		"a stopped app whose stop by a user has just expired: asleep, and about to start":         {newExpired(newApp(korifiv1alpha1.StoppedState, metav1.ConditionTrue, "Stopped", nil)), "asleep stoppable"},
-		"serving MySQL: awake":                                                                    {newMySQL(metav1.ConditionTrue, "Healthy", nil), "awake stoppable"},
-		"MySQL that is about to go offline: neither asleep nor awake":                             {newMySQL(metav1.ConditionTrue, "Healthy", func(c *mocov1beta2.MySQLCluster) { c.Status.ScheduledStops = night() }), "(Healthy) stoppable"},
-		"MySQL whose Pods are being deleted: neither asleep nor awake":                            {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Status.ScheduledStops = night() }), "(Offline) stoppable"},
-		"MySQL without Pods: asleep":                                                              {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Status.OfflineSince = new(metav1.NewTime(now())) }), "asleep stoppable"},
-		"MySQL that a user took offline: neither asleep nor awake":                                {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Spec.Offline = true }), "(Offline) stoppable others"},
-		"new MySQL without data: neither asleep nor awake":                                        {newMySQL(metav1.ConditionFalse, "Restoring", func(c *mocov1beta2.MySQLCluster) { c.Status.Instances = nil }), "(Restoring)"},
-		"MySQL with manual work on its servers: awake": {newMySQL(metav1.ConditionTrue, "Healthy", func(c *mocov1beta2.MySQLCluster) {
+		"a cluster that cannot hibernate: awake":                        {newUnsupportedCluster(metav1.ConditionTrue), "awake stoppable unable: Unsupported: No version is known"},
+		"a cluster whose stop is refused: awake":                        {newRefusedCluster(), "awake stoppable unable: HibernationRefused: An upgrade is under way"},
+		"an unreachable unsupported cluster: neither asleep nor awake":  {newUnsupportedCluster(metav1.ConditionFalse), "(Unsupported: No version is known) stoppable"},
+		"a cluster that runs: awake":                                    {newCluster("", metav1.ConditionFalse, metav1.ConditionTrue), "awake stoppable"},
+		"a cluster that hibernates: asleep":                             {newCluster("", metav1.ConditionTrue, metav1.ConditionFalse), "asleep stoppable"},
+		"a cluster that a user hibernates: asleep":                      {newCluster(hivev1.PowerStateHibernating, metav1.ConditionTrue, metav1.ConditionFalse), "asleep stoppable others"},
+		"healthy MySQL: awake":                                          {newMySQL(metav1.ConditionTrue, "Healthy", nil), "awake stoppable"},
+		"healthy MySQL with a Slumber's stop: neither asleep nor awake": {newMySQL(metav1.ConditionTrue, "Healthy", func(c *mocov1beta2.MySQLCluster) { c.Status.ScheduledStops = night() }), "(Healthy) stoppable"},
+		"offline MySQL that still has Pods: neither asleep nor awake":   {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Status.ScheduledStops = night() }), "(Offline) stoppable"},
+		"MySQL with status.offlineSince: asleep":                        {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Status.OfflineSince = new(metav1.NewTime(now())) }), "asleep stoppable"},
+		"MySQL that a user took offline: neither asleep nor awake":      {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Spec.Offline = true }), "(Offline) stoppable others"},
+		"new MySQL without data: neither asleep nor awake":              {newMySQL(metav1.ConditionFalse, "Restoring", func(c *mocov1beta2.MySQLCluster) { c.Status.Instances = nil }), "(Restoring)"},
+		"MySQL with stopped clustering: awake, and not stoppable": {newMySQL(metav1.ConditionTrue, "Healthy", func(c *mocov1beta2.MySQLCluster) {
 			c.Annotations = map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "true"}
 		}), "awake"},
 		"MySQL that a user stopped during a Slumber's stop: neither asleep nor awake": {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) {
@@ -64,19 +62,19 @@ func TestStates(t *testing.T) {
 		"a stopped app that a user has just started: asleep":   {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", map[string]string{torporv1alpha1.StartedByAnnotation: "carol", torporv1alpha1.StartedAtAnnotation: "2026-11-24T21:30:00Z"}), "asleep stoppable resumed by carol at 21:30"},
 		"a stopped app that a user has just restarted: asleep": {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", map[string]string{torporv1alpha1.CauseAnnotation: "Restart", torporv1alpha1.RevisedByAnnotation: "dave", torporv1alpha1.RevisedAtAnnotation: "2026-11-24T21:45:00Z"}), "asleep stoppable resumed by dave at 21:45"},
 		"a stopped app that a user has just deployed: asleep":  {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", map[string]string{torporv1alpha1.CauseAnnotation: "Deployment", torporv1alpha1.RevisedByAnnotation: "erin", torporv1alpha1.RevisedAtAnnotation: "2026-11-24T21:50:00Z"}), "asleep stoppable resumed by erin at 21:50"},
-		"a cluster whose schema drops its record": {
+		"a cluster whose schema drops its record: the annotation names the user who resumed it": {
 			remember(t, newCluster("", metav1.ConditionFalse, metav1.ConditionTrue), "hibernation", `{"hibernation": {"sleepStartedAt": "2026-11-24T20:00:00Z"}, "stops": [{"since": "2026-11-24T20:00:00Z", "endedAt": "2026-11-24T21:00:00Z", "startedBy": "erin"}]}`),
 			"(Running) stoppable resumed by erin at 21:00",
 		},
-		"MySQL whose schema drops its primary": {
+		"MySQL whose schema drops its instances: stoppable because of the annotation": {
 			remember(t, newMySQL(metav1.ConditionTrue, "", func(c *mocov1beta2.MySQLCluster) { c.Status.Instances = nil }), "clustering", `{"instances": [{"ordinal": 0, "role": "primary"}]}`),
 			"() stoppable",
 		},
-		"MySQL whose schema drops that it is offline": {
+		"MySQL whose schema drops status.offlineSince: asleep because of the annotation": {
 			remember(t, newMySQL(metav1.ConditionFalse, "Offline", nil), "provisioning", `{"offlineSince": "2026-11-24T21:00:00Z"}`),
 			"asleep stoppable",
 		},
-		"an app whose schema drops its stops": {
+		"an app whose schema drops its stops: the annotation shows that no user resumed it": {
 			remember(t, newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Running", map[string]string{torporv1alpha1.StartedByAnnotation: "frank", torporv1alpha1.StartedAtAnnotation: "2026-11-24T21:40:00Z"}), "restart", `{"stops": [{"since": "2026-11-24T20:00:00Z", "endedAt": "2026-11-24T21:40:00Z", "startedBy": "torpor.dev/until"}]}`),
 			"awake stoppable",
 		},

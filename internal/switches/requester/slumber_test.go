@@ -36,10 +36,10 @@ func TestNextOfSlumber(t *testing.T) {
 		isChanged          bool
 		before, sent, want map[string]string
 	}{
-		"the author of a new or changed Slumber is recorded":                  {true, nil, annotations(foreign, "a"), annotations(foreign, "a", by, "alice")},
-		"a forged name is overwritten":                                        {true, annotations(by, "bob"), annotations(by, "the-ceo"), annotations(by, "alice")},
-		"an edited note is restored":                                          {false, annotations(by, "bob"), annotations(by, "the-ceo"), annotations(by, "bob")},
-		"a forged name is removed by a request that does not change the spec": {false, nil, annotations(by, "the-ceo"), annotations()},
+		"the author of a new or changed Slumber is recorded":                    {true, nil, annotations(foreign, "a"), annotations(foreign, "a", by, "alice")},
+		"a forged author is overwritten by a change to the spec":                {true, annotations(by, "bob"), annotations(by, "the-ceo"), annotations(by, "alice")},
+		"an edited author is restored":                                          {false, annotations(by, "bob"), annotations(by, "the-ceo"), annotations(by, "bob")},
+		"a forged author is removed by a request that does not change the spec": {false, nil, annotations(by, "the-ceo"), annotations()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			expectNext(t, row.want, NextOfSlumber(Request{User: "alice", Version: "7", Before: row.before, Sent: row.sent}, row.isChanged))

@@ -76,10 +76,10 @@ func TestRequestsAreNoted(t *testing.T) {
 			"/note-clusters", `{"metadata":{"resourceVersion":"7"},"spec":{"powerState":"Running"}}`, `{"metadata":{"resourceVersion":"7"},"spec":{"powerState":"Hibernating"}}`, "",
 			`[{"op":"add","path":"/metadata/annotations","value":{}},` + noted + `]`,
 		},
-		"a new hibernating cluster records the version new": {
+		"a new hibernating cluster records new instead of a version": {
 			"/note-clusters", "", `{"metadata":{"annotations":{"a":"b"}},"spec":{"powerState":"Hibernating"}}`, "", `[` + strings.Replace(noted, `"7"`, `"new"`, 1) + `]`,
 		},
-		"a label on a cluster records no requester": {
+		"a change to the labels of a cluster records no requester": {
 			"/note-clusters", `{"metadata":{"resourceVersion":"7"}}`, `{"metadata":{"labels":{"a":"b"}}}`, "", `[]`,
 		},
 		"a cluster that is being deleted records no requester": {
@@ -101,7 +101,7 @@ func TestRequestsAreNoted(t *testing.T) {
 			"/note-slumbers", `{"metadata":{"resourceVersion":"7","annotations":{"a":"b"}},"spec":{"suspend":true}}`, `{"metadata":{"annotations":{"a":"b"}},"spec":{}}`, "",
 			`[{"op":"add","path":"/metadata/annotations/torpor.dev~1requested-by","value":"alice"}]`,
 		},
-		"a label on a Slumber records no author": {
+		"a change to the labels of a Slumber records no author": {
 			"/note-slumbers", `{"metadata":{"resourceVersion":"7"},"spec":{"a":1,"b":[{}]}}`, `{"metadata":{"labels":{"a":"b"}},"spec":{"b":[{}],"a":1}}`, "", `[]`,
 		},
 		"a stop of a Deployment records its requester": {
@@ -111,7 +111,7 @@ func TestRequestsAreNoted(t *testing.T) {
 			"/note-workloads", `{"metadata":{"resourceVersion":"7","annotations":{"torpor.dev/stops":"[]"}}}`, `{"metadata":{"annotations":{"a":"b"}}}`, `{"fieldManager":"kubectl-rollout"}`,
 			`[{"op":"add","path":"/metadata/annotations/torpor.dev~1stops","value":"[]"}]`,
 		},
-		"the manager removes the record of a Deployment: allowed": {
+		"the manager may remove the record of a Deployment": {
 			"/note-workloads", `{"metadata":{"resourceVersion":"7","annotations":{"torpor.dev/stops":"[]"}}}`, `{"metadata":{"annotations":{"a":"b"}}}`, `{"fieldManager":"torpor-workloads"}`, `[]`,
 		},
 	} {
