@@ -53,7 +53,8 @@ func falling(name string) slumber.Member {
 	return slumber.Member{Name: name, IsStopped: true, State: kinds.State{IsStoppable: true, Message: "Stopping"}}
 }
 
-// verbs returns one word for each wave with the first letters of its wishes, or - if its members are not changed.
+// verbs returns one word for each wave: a letter for each member (k for keep, s for stop, a for start), or - if the
+// plan does not change the wave's members.
 func verbs(p slumber.Plan) string {
 	var words []string
 	for _, wishes := range p.Wishes {
@@ -93,47 +94,47 @@ func TestDecide(t *testing.T) {
 		reason  string
 		events  string
 	}{
-		"outside the windows: no wave is stopped":                                     {nights(), noon(), []members{{awake("a")}, {awake("b")}}, "Awake ff a a", "AsWished", ""},
-		"a window begins: only the first wave should sleep":                           {nights(), evening(), []members{{awake("a")}, {awake("b")}}, "FallingAsleep tf - a", "InTransition", "SleepBegins"},
-		"members of the first wave are stopped if the saved status contains the wave": {withWaves(nights(), since, true, false), evening(), []members{{awake("a")}, {awake("b")}}, "FallingAsleep tf s a", "InTransition", "SleepBegins"},
-		"the first wave is not asleep yet: the second wave waits":                     {withWaves(nights(), since, true, false), evening(), []members{{asleep("a"), falling("c")}, {awake("b")}}, "FallingAsleep tf ss a", "InTransition", "SleepBegins"},
-		"the first wave is asleep: the second wave should sleep":                      {withWaves(nights(), since, true, false), evening(), []members{{asleep("a")}, {awake("b")}}, "FallingAsleep tt s -", "InTransition", "SleepBegins"},
-		"an empty first wave: the second wave does not wait":                          {nights(), evening(), []members{{}, {awake("b")}}, "FallingAsleep tt - -", "InTransition", "SleepBegins"},
-		"every member is stopped: the Slumber is Asleep":                              {withWaves(nights(), since, true, true), evening(), []members{{asleep("a")}, {asleep("b")}}, "Asleep tt s s", "AsWished", "AllAsleep"},
-		"the first wave exceeds its timeout: the second wave does not wait":           {withWaves(nights(), since.Add(-time.Hour), true, false), evening(), []members{{falling("a")}, {awake("b")}}, "FallingAsleep tt s -", "InTransition", "WaveTimedOut SleepBegins"},
-		"a window ends: only the last wave should wake":                               {withWaves(nights(), since, true, true), noon(), []members{{asleep("a")}, {asleep("b")}}, "WakingUp tf k -", "InTransition", "WakeBegins"},
-		"members of the last wave are started if the saved status requests it":        {withWaves(nights(), noon(), true, false), noon(), []members{{asleep("a")}, {asleep("b")}}, "WakingUp tf k a", "InTransition", "WakeBegins"},
-		"the last wave is awake: the first wave should wake":                          {withWaves(nights(), noon(), true, false), noon(), []members{{asleep("a")}, {awake("b")}}, "WakingUp ff - a", "InTransition", "WakeBegins"},
-		"a member with another stop does not delay a wave": {
+		"outside the windows: no wave is stopped":                               {nights(), noon(), []members{{awake("a")}, {awake("b")}}, "Awake ff a a", "AsWished", ""},
+		"a window begins: only the first wave should sleep":                     {nights(), evening(), []members{{awake("a")}, {awake("b")}}, "FallingAsleep tf - a", "InTransition", "SleepBegins"},
+		"members of the first wave are stopped if the saved status requests it": {withWaves(nights(), since, true, false), evening(), []members{{awake("a")}, {awake("b")}}, "FallingAsleep tf s a", "InTransition", "SleepBegins"},
+		"the first wave is not asleep yet: the second wave waits":               {withWaves(nights(), since, true, false), evening(), []members{{asleep("a"), falling("c")}, {awake("b")}}, "FallingAsleep tf ss a", "InTransition", "SleepBegins"},
+		"the first wave is asleep: the second wave should sleep":                {withWaves(nights(), since, true, false), evening(), []members{{asleep("a")}, {awake("b")}}, "FallingAsleep tt s -", "InTransition", "SleepBegins"},
+		"an empty first wave: the second wave does not wait":                    {nights(), evening(), []members{{}, {awake("b")}}, "FallingAsleep tt - -", "InTransition", "SleepBegins"},
+		"every member is asleep: the Slumber is Asleep":                         {withWaves(nights(), since, true, true), evening(), []members{{asleep("a")}, {asleep("b")}}, "Asleep tt s s", "AsWished", "AllAsleep"},
+		"the first wave exceeds its timeout: the second wave does not wait":     {withWaves(nights(), since.Add(-time.Hour), true, false), evening(), []members{{falling("a")}, {awake("b")}}, "FallingAsleep tt s -", "InTransition", "WaveTimedOut SleepBegins"},
+		"a window ends: only the last wave should wake":                         {withWaves(nights(), since, true, true), noon(), []members{{asleep("a")}, {asleep("b")}}, "WakingUp tf k -", "InTransition", "WakeBegins"},
+		"members of the last wave are started if the saved status requests it":  {withWaves(nights(), noon(), true, false), noon(), []members{{asleep("a")}, {asleep("b")}}, "WakingUp tf k a", "InTransition", "WakeBegins"},
+		"the last wave is awake: the first wave should wake":                    {withWaves(nights(), noon(), true, false), noon(), []members{{asleep("a")}, {awake("b")}}, "WakingUp ff - a", "InTransition", "WakeBegins"},
+		"a member that a user stopped does not delay a wave": {
 			withWaves(nights(), noon(), false, false), noon(), []members{{others}, {awake("b")}}, "Awake ff a a", "AsWished", "",
 		},
-		"a skipped member is started":                         {withWaves(nights(), since, true, true), evening(), []members{{skipped}, {asleep("b")}}, "Asleep tt a s", "AsWished", "AllAsleep"},
-		"no member sleeps, because all are skipped: no event": {withWaves(nights(), since, true, true), evening(), []members{{skippedAndAwake}, {}}, "Asleep tt a -", "AsWished", ""},
-		"a resumed member is started":                         {withWaves(nights(), since, true, true), evening(), []members{{resumed}, {asleep("b")}}, "Asleep tt a s", "AsWished", "AllAsleep"},
-		"a window begins after one whose end no pass has seen: only the first wave should sleep": {
+		"a member that a user skips is started":      {withWaves(nights(), since, true, true), evening(), []members{{skipped}, {asleep("b")}}, "Asleep tt a s", "AsWished", "AllAsleep"},
+		"users skip all members: no event AllAsleep": {withWaves(nights(), since, true, true), evening(), []members{{skippedAndAwake}, {}}, "Asleep tt a -", "AsWished", ""},
+		"a member that a user resumed is started":    {withWaves(nights(), since, true, true), evening(), []members{{resumed}, {asleep("b")}}, "Asleep tt a s", "AsWished", "AllAsleep"},
+		"a window begins after one whose end no pass has seen: the second wave waits for the first again": {
 			withWaves(nights(), evening().Add(-24*time.Hour), true, true), evening(), []members{{awake("a")}, {awake("b")}}, "FallingAsleep tt - k", "InTransition", "SleepBegins",
 		},
-		"a member that is about to wake from an ended stop delays the next wave": {
+		"a sleeping member whose stop has ended delays the next wave": {
 			withWaves(nights(), since, true, false), evening(), []members{{waking}, {awake("b")}}, "FallingAsleep tf s a", "InTransition", "SleepBegins",
 		},
-		"a member whose stop has expired delays the next wave": {
+		"a sleeping member whose stop has expired delays the next wave": {
 			withWaves(nights(), since, true, false), evening(), []members{{expired}, {awake("b")}}, "FallingAsleep tf s a", "InTransition", "SleepBegins",
 		},
-		"suspended": {
+		"a suspended Slumber: only the last wave should wake": {
 			func() *torporv1alpha1.Slumber {
 				s := withWaves(nights(), since, true, true)
 				s.Spec.Suspend = true
 				return s
 			}(), evening(), []members{{asleep("a")}, {asleep("b")}}, "WakingUp tf k -", "InTransition", "WakeBegins",
 		},
-		"a window that was noticed too late is skipped": {
+		"a window that a pass sees after the starting deadline is skipped": {
 			func() *torporv1alpha1.Slumber {
 				s := nights()
 				s.Spec.StartingDeadlineSeconds = new(int64(3600))
 				return s
 			}(), evening(), []members{{awake("a")}, {awake("b")}}, "Awake ff a a", "AsWished", "WindowMissed",
 		},
-		"a window that has begun before the Slumber was created takes effect": {
+		"a window that began before the Slumber was created takes effect in spite of the starting deadline": {
 			func() *torporv1alpha1.Slumber {
 				s := nights()
 				s.Spec.StartingDeadlineSeconds, s.Status.ObservedGeneration = new(int64(3600)), 0
@@ -195,8 +196,8 @@ func TestAManagerThatBeginsWaitsForKinds(t *testing.T) {
 	}
 }
 
-// TestAWaveWaitsForAKindThatCannotBeListed has such a kind in the first wave. Its objects may still be awake, so the
-// next wave waits until the timeout.
+// TestAWaveWaitsForAKindThatCannotBeListed has such a kind in the first wave. Objects of the kind may still be awake,
+// so the next wave waits until the timeout.
 func TestAWaveWaitsForAKindThatCannotBeListed(t *testing.T) {
 	s := withWaves(nights(), evening().Add(-time.Second), true, false)
 	s.Spec.Waves[0].Targets[0].Kind = "Deployment"

@@ -104,7 +104,7 @@ func (f *fleet) letTimePass() string {
 
 func (f *fleet) stopBy(m *modelMember, person string) string {
 	if m.isStopped(f.now) || m.isChangePending && !f.areRequestersNoted {
-		return "nothing" // Without a recorded requester, this stop cannot be distinguished from the last one.
+		return "nothing" // Without a recorded requester, this stop cannot be distinguished from the user's previous stop.
 	}
 	m.interventions++
 	if m.stoppedBy != "" {
@@ -114,7 +114,7 @@ func (f *fleet) stopBy(m *modelMember, person string) string {
 	m.setSwitch(m, true, f.now)
 	f.noteRequester(m, person)
 	if k := m.GVK().Kind; k == "MySQLCluster" || k == "CFApp" {
-		return person + " stops" // The first kind has no end of a stop by its field; the end of a stop of the second is a start, which has a separate model.
+		return person + " stops" // A stop by the field of a MySQLCluster has no end. The end of a CFApp's stop is a start, which has a separate model.
 	}
 	if f.random.IntN(3) == 0 {
 		m.until = f.now.Add(time.Duration(1+f.random.IntN(20)) * time.Hour).Truncate(time.Second)

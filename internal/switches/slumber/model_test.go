@@ -60,7 +60,8 @@ type fleet struct {
 	reach *slumber.Reach
 }
 
-// modelNamespace is the namespace of all members. It has a Slumber that selects members with the label "own".
+// modelNamespace is the namespace of all members. If the model has a ClusterSlumber, a Slumber of this namespace
+// selects the members with the label "own".
 const modelNamespace = "team"
 
 // newModelReach returns the reach of a ClusterSlumber that selects the namespace of the members.
@@ -217,7 +218,7 @@ func (f *fleet) pass(end passEnd) {
 		f.kill()
 		return
 	}
-	if f.seen == f.slumber { // Otherwise the Slumber was changed since, and the status write is a conflict.
+	if f.seen == f.slumber { // Otherwise the Slumber was changed after the pass read it, and the status write meets a conflict.
 		saved := f.slumber.DeepCopy()
 		saved.Status = truncateTimes(plan.Status)
 		f.slumber = saved

@@ -35,13 +35,13 @@ func TestSchedulesFindFor(t *testing.T) {
 		isUnknown bool
 		want      []string
 	}{
-		"only a Slumber of the namespace":                              {slumbers: []torporv1alpha1.Slumber{own, others}, want: []string{"own"}},
-		"a Slumber precedes a ClusterSlumber":                          {slumbers: []torporv1alpha1.Slumber{own}, ofCluster: []torporv1alpha1.ClusterSlumber{many}, want: []string{"own"}},
-		"several ClusterSlumbers apply together":                       {slumbers: []torporv1alpha1.Slumber{others}, ofCluster: []torporv1alpha1.ClusterSlumber{many, again}, want: []string{"cluster_many", "cluster_again"}},
-		"a suspended Slumber exempts its objects from ClusterSlumbers": {slumbers: []torporv1alpha1.Slumber{suspended}, ofCluster: []torporv1alpha1.ClusterSlumber{many}},
-		"a Slumber that is being deleted exempts no objects":           {slumbers: []torporv1alpha1.Slumber{deleted}, ofCluster: []torporv1alpha1.ClusterSlumber{many}, want: []string{"cluster_many"}},
-		"suspended, deleted and invalid ClusterSlumbers do not apply":  {ofCluster: []torporv1alpha1.ClusterSlumber{suspendedMany, deletedMany, invalid}},
-		"no ClusterSlumber applies to an unknown namespace":            {ofCluster: []torporv1alpha1.ClusterSlumber{many}, isUnknown: true},
+		"a Slumber of another namespace does not apply":                             {slumbers: []torporv1alpha1.Slumber{own, others}, want: []string{"own"}},
+		"a Slumber of the namespace applies instead of a ClusterSlumber":            {slumbers: []torporv1alpha1.Slumber{own}, ofCluster: []torporv1alpha1.ClusterSlumber{many}, want: []string{"own"}},
+		"two ClusterSlumbers both apply":                                            {slumbers: []torporv1alpha1.Slumber{others}, ofCluster: []torporv1alpha1.ClusterSlumber{many, again}, want: []string{"cluster_many", "cluster_again"}},
+		"a suspended Slumber exempts its objects from ClusterSlumbers":              {slumbers: []torporv1alpha1.Slumber{suspended}, ofCluster: []torporv1alpha1.ClusterSlumber{many}},
+		"a Slumber that is being deleted exempts no objects":                        {slumbers: []torporv1alpha1.Slumber{deleted}, ofCluster: []torporv1alpha1.ClusterSlumber{many}, want: []string{"cluster_many"}},
+		"ClusterSlumbers that are suspended, being deleted or invalid do not apply": {ofCluster: []torporv1alpha1.ClusterSlumber{suspendedMany, deletedMany, invalid}},
+		"a ClusterSlumber does not apply to an unknown namespace":                   {ofCluster: []torporv1alpha1.ClusterSlumber{many}, isUnknown: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

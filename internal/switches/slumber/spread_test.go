@@ -191,15 +191,14 @@ func TestSpreadWaves(t *testing.T) {
 	}
 }
 
-// TestSpreadDoesNotMove kills the manager, and adds and removes members: the turns of the other members do not
-// change.
+// TestSpreadDoesNotMove kills the manager, and adds and removes a member: the turns of the other members do not change.
 func TestSpreadDoesNotMove(t *testing.T) {
 	t.Parallel()
 	evening := time.Date(2026, 11, 24, 20, 0, 0, 0, time.UTC)
 	n := newSpreadNight(t, 15*time.Minute, 100)
 	n.now = evening
 	n.runUntil(evening.Add(5 * time.Minute))
-	// No manager runs for three minutes; then a member is gone and another has come.
+	// No manager runs for three minutes. In this time a member is deleted and another one is created.
 	n.now = n.now.Add(3 * time.Minute)
 	gone := maps.Clone(n.stopped)
 	n.waves[0] = n.waves[0][1:]
@@ -231,7 +230,7 @@ func TestSpreadAndUsers(t *testing.T) {
 	n.now = evening
 	skipEnd := evening.Add(90 * time.Minute)
 	n.waves[0][0].SkippedUntil = skipEnd
-	n.waves[0][1].SkippedUntil = evening.Add(turn(1) / 2) // It ends before the turn.
+	n.waves[0][1].SkippedUntil = evening.Add(turn(1) / 2) // The skip ends before the member's turn.
 	n.runUntil(evening.Add(4 * time.Hour))
 	for i, want := range map[int]time.Time{0: skipEnd, 1: evening.Add(turn(1)), 2: evening.Add(turn(2))} {
 		if late := n.stopped[n.waves[0][i].Name].Sub(want); late < 0 || late > 4*time.Second {
@@ -240,7 +239,7 @@ func TestSpreadAndUsers(t *testing.T) {
 	}
 	n.runUntil(morning)
 	n.runUntil(morning.Add(10 * time.Second))
-	waiting := -1 // A member of the second wave, which starts first, whose turn has not come.
+	waiting := -1 // A member whose turn to start has not come. The second wave is started first.
 	for i, m := range n.waves[1] {
 		if m.IsStopped && slumber.SpreadOffset(m.UID, over) > 10*time.Minute {
 			waiting = i
@@ -264,8 +263,8 @@ func TestSpreadAndUsers(t *testing.T) {
 func TestSpreadAtChangesOfTheClocks(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct{ day, began time.Time }{
-		"the spread begins in a skipped hour":  {time.Date(2026, 3, 28, 21, 0, 0, 0, time.UTC), time.Date(2026, 3, 29, 1, 0, 0, 0, time.UTC)},
-		"the spread begins in a repeated hour": {time.Date(2026, 10, 24, 21, 0, 0, 0, time.UTC), time.Date(2026, 10, 25, 0, 30, 0, 0, time.UTC)},
+		"a spread in a skipped hour begins when the clocks go forward":     {time.Date(2026, 3, 28, 21, 0, 0, 0, time.UTC), time.Date(2026, 3, 29, 1, 0, 0, 0, time.UTC)},
+		"a spread in a repeated hour begins in the first of the two hours": {time.Date(2026, 10, 24, 21, 0, 0, 0, time.UTC), time.Date(2026, 10, 25, 0, 30, 0, 0, time.UTC)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

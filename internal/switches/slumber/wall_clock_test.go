@@ -39,7 +39,7 @@ func TestTimeOfEveryMinuteIsFoundWithFewCalls(t *testing.T) {
 		counting := &countingCron{Schedule: m.cron}
 		m.cron = counting
 		const looks, most = 2000, 40
-		// The clocks go back during these days, and forward again.
+		// During these days, the clocks go back and later forward.
 		at := time.Date(2026, 10, 24, 0, 0, 30, 0, time.UTC)
 		for range looks {
 			at = at.Add(2 * time.Hour)

@@ -38,7 +38,7 @@ func TestWeeks(t *testing.T) {
 		from string
 		want string
 	}{
-		"windows over midnight: a sleep on both days": {
+		"windows over midnight: a sleep on each of the two days": {
 			specOf("Europe/Berlin", nights, mornings), "2026-11-26T23:30:00+01:00",
 			"Thu 00:00-07:00 20:00-00:00, Fri 00:00-07:00 20:00-00:00, Sat 00:00-00:00, Sun 00:00-00:00, Mon 00:00-07:00 20:00-00:00, Tue 00:00-07:00 20:00-00:00, Wed 00:00-07:00 20:00-00:00",
 		},
@@ -58,11 +58,11 @@ func TestWeeks(t *testing.T) {
 			specOf("Africa/Cairo", "0 22 * * *", "0 6 * * *"), "2026-04-23T12:00:00+02:00",
 			"Thu 00:00-06:00 22:00-01:00, Fri 23h0m0s 01:00-06:00 22:00-00:00, Sat 00:00-06:00 22:00-00:00, Sun 00:00-06:00 22:00-00:00, Mon 00:00-06:00 22:00-00:00, Tue 00:00-06:00 22:00-00:00, Wed 00:00-06:00 22:00-00:00",
 		},
-		"a holiday: asleep for the whole day": {
+		"a holiday: asleep for the whole Saturday": {
 			specOf("UTC", "0 12 * * 4", "0 13 * * 4", torporv1alpha1.Holiday{First: "2026-11-28"}), "2026-11-26T12:30:00Z",
 			"Thu 12:00-13:00, Fri, Sat 00:00-00:00, Sun, Mon, Tue, Wed",
 		},
-		"a schedule that changes every minute: the day is cut": {
+		"a schedule that changes every minute: the phases of the last day are cut": {
 			specOf("UTC", "*/2 * * * *", "1-59/2 * * * *"), "2026-11-26T12:00:00Z",
 			"",
 		},
@@ -116,7 +116,7 @@ func TestWeekAgreesWithPhases(t *testing.T) {
 	}
 }
 
-// TestEndOfSleep has times during a sleep and before one, and schedules whose sleep does not end.
+// TestEndOfSleep has a time during a sleep, a time before a sleep, and a schedule whose only sleep has passed.
 func TestEndOfSleep(t *testing.T) {
 	t.Parallel()
 	s := parse(t, specOf("Europe/Berlin", "0 20 * * *", "0 7 * * *"))

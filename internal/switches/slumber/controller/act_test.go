@@ -108,8 +108,8 @@ func TestRefusedMembersDoNotPreventOtherWrites(t *testing.T) {
 	})
 }
 
-// TestRefusalsAreReportedNextToAStaleMember has one member for which the cache is stale. This alone is not reported,
-// and it does not hide a rejected write.
+// TestRefusalsAreReportedNextToAStaleMember has one member for which the cache is stale. A stale cache alone is not
+// reported, and does not hide a rejected write.
 func TestRefusalsAreReportedNextToAStaleMember(t *testing.T) {
 	refusal, stale := errors.New("forbidden"), fmt.Errorf("%w: gone", reconcile.ErrStale)
 	for what, row := range map[string]struct {

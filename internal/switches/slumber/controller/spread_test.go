@@ -20,7 +20,7 @@ import (
 
 const spreadOver = time.Hour
 
-// turn returns when a cluster is stopped or started with a wave that begins at a time.
+// turn returns the time at which a cluster is stopped or started if its wave began at the given time.
 func (s *story) turn(name string, began time.Time) time.Time {
 	return began.Add(slumber.SpreadOffset(s.clusters[name].UID, spreadOver))
 }
@@ -31,8 +31,8 @@ func (s *story) sortByTurn(names ...string) []string {
 	return names
 }
 
-// change advances the time and has a user change the reason, so that the observed generation shows when a pass has
-// run at this time.
+// change advances the time and has a user change the reason. The observed generation then shows that a pass has run at
+// this time.
 func (s *story) change(t *testing.T, now time.Time) {
 	t.Helper()
 	s.clock.SetTime(now)
@@ -40,7 +40,8 @@ func (s *story) change(t *testing.T, now time.Time) {
 	testenv.ExpectNoError(t, s.Client.Patch(t.Context(), s.slumber, client.RawPatch(types.MergePatchType, reason)))
 }
 
-// waitForWave waits until the status records when the stop or start of a wave began, from which its turns count.
+// waitForWave waits until the status records the time at which the stop or start of a wave began. Turns count from this
+// time.
 func (s *story) waitForWave(t *testing.T, wave int, shouldSleep bool) {
 	t.Helper()
 	s.WaitFor(t, fmt.Sprintf("wave %d is to sleep: %t", wave, shouldSleep), s.slumber, func() error {

@@ -34,8 +34,8 @@ func TestRecreatedAdapterKeepsItsController(t *testing.T) {
 	}
 }
 
-// TestControllerThatOutlastsTheFeatureIsNotKept has a controller that a pass adds after the feature has ended.
-// Nothing would ever end it.
+// TestControllerThatOutlastsTheFeatureIsNotKept has a controller that a pass adds after the feature has ended. Nothing
+// would end such a controller.
 func TestControllerThatOutlastsTheFeatureIsNotKept(t *testing.T) {
 	g := &adapterGroups{abandoned: make(chan struct{}, 1)}
 	over, cancel := context.WithCancel(t.Context())
