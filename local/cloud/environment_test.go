@@ -140,7 +140,7 @@ func (r *env) send(request *http.Request) parsedAnswer {
 	return answer
 }
 
-// callAdmin calls an admin endpoint and decodes the answer into `into` unless that is nil; it returns the status.
+// callAdmin calls an admin endpoint, decodes the answer into `into` unless `into` is nil, and returns the status.
 func (r *env) callAdmin(method, path string, body, into any) int {
 	r.t.Helper()
 	text, err := json.Marshal(body)

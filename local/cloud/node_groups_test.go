@@ -37,10 +37,10 @@ func TestANodeGroupSetsTheSizeOfItsGroup(t *testing.T) {
 	for name, row := range map[string]struct {
 		scaling, code string
 	}{
-		"a desired size below the minimum: refused":   {`{"minSize":2,"desiredSize":1,"maxSize":3}`, "InvalidParameterException"},
-		"a desired size above the maximum: refused":   {`{"desiredSize":2}`, "InvalidParameterException"},
-		"a maximum of zero: refused":                  {`{"minSize":0,"desiredSize":0,"maxSize":0}`, "InvalidParameterException"},
-		"a minimum above the former desired: refused": {`{"minSize":2}`, "InvalidParameterException"},
+		"a desired size below the minimum: refused":         {`{"minSize":2,"desiredSize":1,"maxSize":3}`, "InvalidParameterException"},
+		"a desired size above the maximum: refused":         {`{"desiredSize":2}`, "InvalidParameterException"},
+		"a maximum of zero: refused":                        {`{"minSize":0,"desiredSize":0,"maxSize":0}`, "InvalidParameterException"},
+		"a minimum above the current desired size: refused": {`{"minSize":2}`, "InvalidParameterException"},
 	} {
 		if status, code, _ := callNodeGroup(t, r.cloud, http.MethodPost, "/update-config", `{"scalingConfig":`+row.scaling+`}`); code != row.code || status != http.StatusBadRequest {
 			t.Errorf("%s: found status %d and code %q", name, status, code)
@@ -56,7 +56,7 @@ func TestANodeGroupSetsTheSizeOfItsGroup(t *testing.T) {
 	if _, _, found := callNodeGroup(t, r.cloud, http.MethodGet, "", ""); found["status"] != "ACTIVE" {
 		t.Errorf("expected the update to have ended, found %v", found)
 	}
-	// EKS undoes what another caller does to the Auto Scaling group.
+	// EKS reverts the change of another caller to the Auto Scaling group.
 	form := "Action=UpdateAutoScalingGroup&AutoScalingGroupName=workers-asg&DesiredCapacity=1&Version=2011-01-01"
 	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(form))
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")

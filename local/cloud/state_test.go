@@ -174,11 +174,11 @@ func TestStateFileIsReadUpToTheLastWholeChange(t *testing.T) {
 		want   int
 		broken bool
 	}{
-		"no line after the base: only the base is read": {"", 0, false},
-		"a whole line: read":                            {change("a") + "\n", 1, false},
-		"a truncated line: dropped":                     {change("a")[:20], 0, false},
-		"a line without a newline: dropped":             {change("a"), 0, false},
-		"a broken line: an error":                       {"{]\n" + change("a") + "\n", 0, true},
+		"no change after the base: only the base is read":      {"", 0, false},
+		"a complete line: the change is read":                  {change("a") + "\n", 1, false},
+		"a truncated last line: the change is dropped":         {change("a")[:20], 0, false},
+		"a last line without a newline: the change is dropped": {change("a"), 0, false},
+		"a malformed line before a valid one: an error":        {"{]\n" + change("a") + "\n", 0, true},
 	} {
 		expectNoError(t, os.WriteFile(file, append(slices.Clip(whole), row.added...), 0o600))
 		state, err := (&stateStore{dir: dir}).loadState()
@@ -208,11 +208,11 @@ func TestConfigsAndFoldersThatCannotWorkAreRefused(t *testing.T) {
 	broken := t.TempDir()
 	expectNoError(t, os.WriteFile(filepath.Join(broken, "cloud.json"), []byte("{"), 0o600))
 	for name, config := range map[string]Config{
-		"no folder: refused":              {},
-		"a negative latency: refused":     {Dir: t.TempDir(), StopLatency: -1},
-		"too large a page: refused":       {Dir: t.TempDir(), PageSize: 1001},
-		"a rate without a burst: refused": {Dir: t.TempDir(), RatePerSecond: 1},
-		"a broken state: refused":         {Dir: broken},
+		"a configuration without a folder: refused":     {},
+		"a negative latency: refused":                   {Dir: t.TempDir(), StopLatency: -1},
+		"a page size above the maximum: refused":        {Dir: t.TempDir(), PageSize: 1001},
+		"a request rate without a burst: refused":       {Dir: t.TempDir(), RatePerSecond: 1},
+		"a folder with a malformed state file: refused": {Dir: broken},
 	} {
 		if c, err := New(config); err == nil {
 			t.Errorf("%s: opened", name)
@@ -413,9 +413,9 @@ func TestLatenciesChangeWhileTheCloudRuns(t *testing.T) {
 		t.Errorf("another instance has the override: %+v", got)
 	}
 	for name, body := range map[string]map[string]any{
-		"a negative latency: refused":            {"stop": "-1s"},
-		"a text that is not a duration: refused": {"stop": "soon"},
-		"an unknown instance: refused":           {"stop": "1s", "instanceIDs": []string{"i-01234567"}},
+		"a negative latency: refused":                {"stop": "-1s"},
+		"a latency that is not a duration: refused":  {"stop": "soon"},
+		"a latency for an unknown instance: refused": {"stop": "1s", "instanceIDs": []string{"i-01234567"}},
 	} {
 		var answer struct{ Error string }
 		if status := r.callAdmin(http.MethodPost, "latency", body, &answer); status != http.StatusBadRequest || answer.Error == "" {

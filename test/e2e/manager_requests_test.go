@@ -164,20 +164,20 @@ func TestManagerRequestsAreClassified(t *testing.T) {
 		method, path, body string
 		want               managerRequest
 	}{
-		"a status patch is named by its reason": {
+		"a merge patch of a status is named by the reason of Ready": {
 			http.MethodPatch, "/apis/hive.openshift.io/v1/namespaces/default/clusterdeployments/a/status",
 			`{"status":{"conditions":[{"type":"Hibernating","reason":"Stopping"},{"type":"Ready","reason":"StoppingMachines"}]}}`,
 			managerRequest{saveRecord, toHub, true},
 		},
-		"a JSON patch of the status is named by its reason": {
+		"a JSON patch of a status is named by the reason of Ready": {
 			http.MethodPatch, "/apis/hive.openshift.io/v1/namespaces/default/clusterdeployments/a/status",
 			`[{"op":"test","path":"/metadata/resourceVersion","value":"7"},{"op":"replace","path":"/status/conditions/1","value":{"type":"Ready","reason":"StoppingMachines"}}]`,
 			managerRequest{saveRecord, toHub, true},
 		},
-		"a cloud call is named by its action": {http.MethodPost, "/", "Action=StopInstances&InstanceId.1=i-1", managerRequest{stopMachines, toCloud, true}},
-		"a dry run is not a write":            {http.MethodPost, "/", "Action=StopInstances&DryRun=true", managerRequest{tryOut + stopMachines, toCloud, false}},
-		"a list of machines is not a write":   {http.MethodPost, "/", "Action=DescribeInstances", managerRequest{listMachines, toCloud, false}},
-		"an approval is named by the kind of certificate": {
+		"a cloud call is named by its action":      {http.MethodPost, "/", "Action=StopInstances&InstanceId.1=i-1", managerRequest{stopMachines, toCloud, true}},
+		"a dry run of a cloud call is not a write": {http.MethodPost, "/", "Action=StopInstances&DryRun=true", managerRequest{tryOut + stopMachines, toCloud, false}},
+		"a list of machines is not a write":        {http.MethodPost, "/", "Action=DescribeInstances", managerRequest{listMachines, toCloud, false}},
+		"an approval is named by the signer of the certificate request": {
 			http.MethodPut, "/apis/certificates.k8s.io/v1/certificatesigningrequests/csr-1/approval",
 			`{"spec":{"signerName":"kubernetes.io/kube-apiserver-client-kubelet"}}`,
 			managerRequest{approveClient, toCluster, true},
@@ -187,10 +187,10 @@ func TestManagerRequestsAreClassified(t *testing.T) {
 			`{"apiVersion":"events.k8s.io/v1","kind":"Event","reason":"CertificatesApproved"}`,
 			managerRequest{recordApproval, toHub, true},
 		},
-		"a Secret is named by its kind": {
+		"a read of a Secret is named by the Secret's name without the cluster": {
 			http.MethodGet, "/api/v1/namespaces/default/secrets/a-aws-creds", "", managerRequest{readSecret + "aws-creds", toHub, false},
 		},
-		"a read is named by its path":                      {http.MethodGet, "/api/v1/nodes", "", managerRequest{listNodes, toCluster, false}},
+		"a read of the cluster is named by its path":       {http.MethodGet, "/api/v1/nodes", "", managerRequest{listNodes, toCluster, false}},
 		"an unknown write is named by its method and path": {http.MethodDelete, "/api/v1/nodes/n1", "", managerRequest{"DELETE /api/v1/nodes/n1", toCluster, true}},
 	} {
 		t.Run(name, func(t *testing.T) {

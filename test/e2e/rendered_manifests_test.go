@@ -75,9 +75,9 @@ func TestRenderedManifestsAreThoseOfKustomize(t *testing.T) {
 func TestRenderedManifestsCanBeApplied(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]config.ManifestOptions{
-		"all features are applied":              {Record: config.RecordWebhook},
-		"schedules alone are applied":           {Features: []string{"slumber", "workloads"}, Record: config.RecordPolicy},
-		"a manager without a record is applied": {Features: []string{"mysql"}, Record: config.RecordOff},
+		"all features with the webhook: applied":                    {Record: config.RecordWebhook},
+		"the features slumber and workloads with policies: applied": {Features: []string{"slumber", "workloads"}, Record: config.RecordPolicy},
+		"the feature mysql without a record of requesters: applied": {Features: []string{"mysql"}, Record: config.RecordOff},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -46,20 +46,20 @@ func TestEveryClientSendsItsVersion(t *testing.T) {
 		"torpor cf-api: identified by torpor-cf-api": {program(func(s server) []string {
 			return []string{"cf-api", "--kubeconfig", s.kubeconfig, "--metrics-address=0", "--address=127.0.0.1:0", "--tls-folder", s.folder}
 		}), "^torpor-cf-api/"},
-		"torpor restore, to the bucket: identified by torpor": {program(func(s server) []string {
+		"torpor restore in a request to the bucket: identified by torpor": {program(func(s server) []string {
 			return []string{"restore", "--source=a/b", "--restore-point=2026-01-01T00:00:00Z", "--host=127.0.0.1", "--bucket=b", "--path-style", "--endpoint", s.url}
 		}), " torpor/"},
 		"kubectl moco: identified by kubectl-moco": {func(t *testing.T, s server) {
 			t.Helper()
 			moco.NewPlugin(moco.Streams{Out: io.Discard, Err: io.Discard}).Run(t.Context(), []string{"status", "--kubeconfig", s.kubeconfig})
 		}, "^kubectl-moco/"},
-		"torpor manager, to EC2: identified by torpor": {func(t *testing.T, s server) {
+		"torpor manager in a request to EC2: identified by torpor": {func(t *testing.T, s server) {
 			t.Helper()
 			_, _ = aws.New(aws.Options{Endpoint: s.url, Attempts: 1}).Observe(t.Context(), actuator.Target{InfraID: "i", Region: "us-east-1", Credentials: map[string][]byte{
 				"aws_access_key_id": []byte("k"), "aws_secret_access_key": []byte("s"),
 			}})
 		}, " torpor/"},
-		"torpor manager, to a target cluster: identified by torpor": {func(t *testing.T, s server) {
+		"torpor manager in a request to a target cluster: identified by torpor": {func(t *testing.T, s server) {
 			t.Helper()
 			kubeconfig, err := os.ReadFile(s.kubeconfig)
 			testenv.ExpectNoError(t, err)

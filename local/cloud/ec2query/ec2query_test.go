@@ -62,15 +62,15 @@ func TestAnswersHaveTheShapeOfEC2(t *testing.T) {
 		want  string
 		code  int
 	}{
-		"an answer without content: return true": {
+		"an answer without content: the element return is true": {
 			func(w http.ResponseWriter) { WriteAnswer(w, "CreateTags", &ReturnAnswer{Return: true}) },
 			`<CreateTagsResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"><requestId>ID</requestId><return>true</return></CreateTagsResponse>`, 200,
 		},
-		"an empty list: an empty set": {
+		"an answer with an empty list: an empty set": {
 			func(w http.ResponseWriter) { WriteAnswer(w, "DescribeInstances", &DescribeInstancesAnswer{}) },
 			`<DescribeInstancesResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"><requestId>ID</requestId><reservationSet></reservationSet></DescribeInstancesResponse>`, 200,
 		},
-		"a reservation: all fields": {
+		"an answer with a reservation: all fields are written": {
 			func(w http.ResponseWriter) {
 				WriteAnswer(w, "RunInstances", &RunInstancesAnswer{Reservation: Reservation{ReservationID: "r-1", OwnerID: "1", Instances: NewSet([]Instance{i})}})
 			},
@@ -80,11 +80,11 @@ func TestAnswersHaveTheShapeOfEC2(t *testing.T) {
 				`<placement><availabilityZone></availabilityZone><groupName></groupName><tenancy></tenancy></placement><architecture></architecture><rootDeviceType></rootDeviceType>` +
 				`<virtualizationType></virtualizationType><clientToken></clientToken><tagSet><item><key>k</key><value>&lt;v&gt;</value></item></tagSet><hypervisor></hypervisor></item></instancesSet></RunInstancesResponse>`, 200,
 		},
-		"an error has a code and a message": {
+		"an error of the cloud: its code and its message": {
 			func(w http.ResponseWriter) { WriteError(w, NewErrorf(AuthFailure, "no %s", "way")) },
 			`<Response><Errors><Error><Code>AuthFailure</Code><Message>no way</Message></Error></Errors><RequestID>ID</RequestID></Response>`, 403,
 		},
-		"an unexpected error: InternalError": {
+		"an unexpected error: code InternalError and status 500": {
 			func(w http.ResponseWriter) { WriteError(w, errors.New("disk full")) },
 			`<Response><Errors><Error><Code>InternalError</Code><Message>disk full</Message></Error></Errors><RequestID>ID</RequestID></Response>`, 500,
 		},

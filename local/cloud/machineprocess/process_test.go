@@ -54,9 +54,9 @@ func TestOrphanIsKilledOnlyIfItsIdentityMatches(t *testing.T) {
 	p := startSleep(t)
 	own := p.Identity()
 	for name, other := range map[string]Identity{
-		"another start time: not killed":         {PID: own.PID, Started: own.Started + "0"},
-		"no start time: not killed":              {PID: own.PID},
-		"no recorded process: nothing is killed": {},
+		"a process with another start time than recorded: not killed": {PID: own.PID, Started: own.Started + "0"},
+		"a record without a start time: the process is not killed":    {PID: own.PID},
+		"a record without a process: nothing is killed":               {},
 	} {
 		if err := other.KillOrphan(t.Context(), "i-1"); err != nil {
 			t.Errorf("%s: %v", name, err)

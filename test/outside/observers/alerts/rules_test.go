@@ -46,7 +46,7 @@ func TestAlerts(t *testing.T) {
 		after  time.Duration
 		want   []string
 	}{
-		"working manager: no alert fires": {healthy, 48 * time.Hour, nil},
+		"manager without problems: no alert fires": {healthy, 48 * time.Hour, nil},
 		"planned stop of all objects for two hours: no alert fires": {healthy + `
 			torpor_stop_since_timestamp_seconds{kind="ClusterDeployment",namespace="ns",name="x",part="machines"} 0+0x120 stale
 			torpor_stop_until_timestamp_seconds{kind="ClusterDeployment",namespace="ns",name="x",part="machines"} 7200+0x120 stale
@@ -60,7 +60,7 @@ func TestAlerts(t *testing.T) {
 			moco_backup_timestamp{namespace="ns",name="x"} 0+0x180`, 3 * time.Hour, nil},
 		"stop still in effect four minutes after its end: no alert fires yet": {healthy + `
 			torpor_stop_until_timestamp_seconds{kind="CFApp",namespace="ns",name="x",part="app"} 7200+0x124`, 124 * time.Minute, nil},
-		"stop still in effect six minutes after its end, reported by two Pods: one alert fires": {healthy + `
+		"stop still in effect six minutes after its end, exported by two Pods: one alert fires": {healthy + `
 			torpor_stop_until_timestamp_seconds{kind="CFApp",namespace="ns",name="x",part="app",pod="a"} 7200+0x126
 			torpor_stop_until_timestamp_seconds{kind="CFApp",namespace="ns",name="x",part="app",pod="b"} 7200+0x126
 			torpor_stop_until_timestamp_seconds{kind="CFApp",namespace="ns",name="other",part="app"} 90000+0x126`, 126 * time.Minute, []string{`TorporStopOverdue{kind="CFApp", name="x", namespace="ns", part="app", severity="warning"}`}},
@@ -69,17 +69,17 @@ func TestAlerts(t *testing.T) {
 			torpor_cluster_power_state{namespace="ns",name="runs",power_state="Running"} 1+0x60
 			torpor_cluster_wake_by_timestamp_seconds{namespace="ns",name="x"} 864000+0x60
 			torpor_cluster_wake_by_timestamp_seconds{namespace="ns",name="runs"} 864000+0x60`, time.Hour, []string{`TorporWakeBySoon{name="x", namespace="ns", severity="warning"}`}},
-		"old backup of a stopped database: one alert fires": {healthy + `
+		"database with stopped clustering and an old backup: one alert fires": {healthy + `
 			moco_backup_timestamp{namespace="ns",name="x"} 0+0x3000
 			moco_backup_timestamp{namespace="ns",name="runs"} 0+0x3000
 			moco_cluster_clustering_stopped{namespace="ns",name="x"} 1+0x3000
 			moco_cluster_reconciliation_stopped{namespace="ns",name="x"} 1+0x3000
 			moco_cluster_clustering_stopped{namespace="ns",name="runs"} 0+0x3000
 			moco_cluster_reconciliation_stopped{namespace="ns",name="runs"} 0+0x3000`, 49 * time.Hour, []string{`TorporBackupOldWhileStopped{name="x", namespace="ns", severity="warning"}`}},
-		"cluster stalled and degraded for an hour: one alert fires": {healthy + `
+		"cluster both stalled and degraded for an hour: one alert fires": {healthy + `
 			torpor_cluster_trouble{namespace="ns",name="x",condition="Stalled"} 1+0x60
 			torpor_cluster_trouble{namespace="ns",name="x",condition="Degraded"} 1+0x60`, time.Hour, []string{`TorporClusterStalled{name="x", namespace="ns", severity="warning"}`}},
-		"Slumber stalled for an hour, reported by two Pods: one alert fires": {healthy + `
+		"Slumber stalled for an hour, exported by two Pods: one alert fires": {healthy + `
 			torpor_slumber_stalled{namespace="ns",name="nights",pod="a"} 1+0x60
 			torpor_slumber_stalled{namespace="ns",name="nights",pod="b"} 1+0x60
 			torpor_slumber_stalled{namespace="ns",name="weekends"} 0+0x60`, time.Hour, []string{`TorporSlumberStalled{name="nights", namespace="ns", severity="warning"}`}},
@@ -88,15 +88,15 @@ func TestAlerts(t *testing.T) {
 		"database without a writable primary: one alert fires": {healthy + `
 			moco_cluster_available{namespace="ns",name="x"} 0+0x60`, time.Hour, []string{`TorporMySQLNotAvailable{name="x", namespace="ns", severity="critical"}`}},
 		"no manager active for five minutes: an alert fires": {"torpor_installation_acts 1+0x10 0+0x20", 17 * time.Minute, []string{`TorporDoesNotAct{severity="critical"}`}},
-		"no metrics of a manager: an alert fires":            {"torpor_installation_acts 1+0x10 stale", 17 * time.Minute, []string{`TorporDoesNotAct{severity="critical"}`}},
+		"no manager that exports metrics: an alert fires":    {"torpor_installation_acts 1+0x10 stale", 17 * time.Minute, []string{`TorporDoesNotAct{severity="critical"}`}},
 		"rollout of the manager: no alert fires":             {"torpor_installation_acts 1+0x10 _x3 1+0x20", 16 * time.Minute, nil},
 		"group of controllers that lacks a right: an alert fires": {healthy + `
 			torpor_gate_state{group="sync",state="Forbidden"} 1+0x60`, time.Hour, []string{`TorporGroupForbidden{group="sync", severity="warning"}`}},
 		"cloud account whose requests fail: an alert fires": {healthy + `
 			torpor_cloud_operations_total{account="y",operation="look",error=""} 0+1x60
 			torpor_cloud_operations_total{account="y",operation="look",error="credentials"} 0+5x60`, time.Hour, []string{`TorporCloudFails{account="y", severity="warning"}`}},
-		"webhook certificate that is not renewed: an alert fires":                {"torpor_installation_acts 1+0x60\ntorpor_webhook_certificate_expiry_timestamp_seconds 432000+0x60", time.Hour, []string{`TorporWebhookCertificateExpires{severity="warning"}`}},
-		"hub without the webhook for apps: no alert about its certificate fires": {"torpor_installation_acts 1+0x60\ntorpor_webhook_certificate_expiry_timestamp_seconds 0+0x60", time.Hour, nil},
+		"webhook certificate that is not renewed: an alert fires":                      {"torpor_installation_acts 1+0x60\ntorpor_webhook_certificate_expiry_timestamp_seconds 432000+0x60", time.Hour, []string{`TorporWebhookCertificateExpires{severity="warning"}`}},
+		"hub without the webhook for apps: no alert about a webhook certificate fires": {"torpor_installation_acts 1+0x60\ntorpor_webhook_certificate_expiry_timestamp_seconds 0+0x60", time.Hour, nil},
 	} {
 		for _, alert := range test.want {
 			alert, _, _ = strings.Cut(alert, "{")
