@@ -10,13 +10,13 @@ import (
 	"testing"
 )
 
-// maxBinaryBytes is the size that the stripped binary of the manager may have.
+// maxBinaryBytes is the maximum size of the manager's stripped binary.
 const maxBinaryBytes = 65_000_000
 
-// A call of reflect.Value.MethodByName with a name that is not a constant makes the linker keep every
-// exported method. text/template and html/template contain such a call. The flags are those of the Makefile, so that
-// only the main package is compiled. It is compiled with a flag of its own, because Go keeps what the linker prints for
-// each compiled main package, and would print it again in a later build of the same one.
+// A call of reflect.Value.MethodByName with a name that is not a constant makes the linker keep every exported method.
+// text/template and html/template contain such a call. With the flags of the Makefile, only the main package has to be
+// compiled. The flag -N gives this package a separate entry in Go's build cache. Go stores the linker's output in that
+// entry, and would otherwise print the output again in other builds.
 func TestTheManagerBinaryHasNoUnreachableMethods(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "torpor")
 	build := exec.Command("go", "build", "-trimpath", "-gcflags=all=-dwarf=false", "-gcflags=./cmd/torpor=-N -dwarf=false", "-ldflags=-s -w -dumpdep", "-o", binary, "./cmd/torpor")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package arch tests the repository itself: which package may import which, how things are named, how long functions get,
-// how few exceptions from linters there are, and that what documents name exists. It covers all modules.
+// Package arch tests the source of all modules of the repository: imports between packages, names, the length of
+// functions, the number of exceptions from linters, and references in documents.
 package arch

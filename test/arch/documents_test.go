@@ -30,7 +30,7 @@ func TestPackagesAreDocumentedOnce(t *testing.T) {
 		if s.isTest() {
 			continue
 		}
-		comments[s.folder()] += 0 // A package without a comment counts too.
+		comments[s.folder()] += 0 // Packages without a comment get an entry, too.
 		if s.file.Doc == nil {
 			continue
 		}
@@ -53,7 +53,7 @@ func TestPackagesAreDocumentedOnce(t *testing.T) {
 func TestFilesNameTheirLicense(t *testing.T) {
 	for _, s := range parseSources(t) {
 		ok := strings.HasPrefix(s.text, licenseLine+"\n")
-		if s.isGenerated() { // Its generator may put build constraints first.
+		if s.isGenerated() { // A generator may write build constraints above the license.
 			head, _, _ := strings.Cut(s.text, "\npackage ")
 			ok = strings.Contains(head, licenseLine)
 		}
@@ -67,7 +67,7 @@ func TestArchitecturePageStaysShort(t *testing.T) {
 	if !fileExists(tourOfTheHouse) {
 		t.Fatalf("expected %s, found nothing", tourOfTheHouse)
 	}
-	text, _, _ := strings.Cut(readFile(t, tourOfTheHouse), headingOfPackages) // The list below grows with the packages.
+	text, _, _ := strings.Cut(readFile(t, tourOfTheHouse), headingOfPackages) // The limit does not apply to the list of packages.
 	if lines := strings.Count(text, "\n"); lines > maxTourLines {
 		t.Errorf("%s: expected at most %d lines, which are two pages, found %d", tourOfTheHouse, maxTourLines, lines)
 	}
@@ -118,8 +118,7 @@ func TestPathsInDocumentsExist(t *testing.T) {
 	}
 }
 
-// A test in backticks, with or without the name of a row, exists: a reader who is referred to a test can find
-// it.
+// Every test that a document names in backticks, with or without a row key, must exist.
 func TestTestsInDocumentsExist(t *testing.T) {
 	names, texts := map[string]bool{}, strings.Builder{}
 	function := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
@@ -293,7 +292,7 @@ func findNumbers(text, line string) []string {
 	return slices.Compact(found)
 }
 
-// findOneSided finds superseding that only one of the two records states.
+// findOneSided returns the pairs of a superseding and a superseded record of which only one names the other.
 func findOneSided(records []decisionRecord) []string {
 	statements := map[string][]string{}
 	for _, d := range records {

@@ -62,7 +62,7 @@ func writeTable(t *testing.T, page *strings.Builder, title string, entries []ref
 	slices.SortFunc(entries, func(a, b referenceEntry) int {
 		return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.meaning, b.meaning))
 	})
-	entries = slices.Compact(entries) // An event of two features.
+	entries = slices.Compact(entries) // Two features may declare the same event.
 	fmt.Fprintf(page, "\n## %s\n\n| name | meaning |\n|---|---|\n", title)
 	for _, e := range entries {
 		if e.meaning == "" {
@@ -86,7 +86,7 @@ func apiConstants(t *testing.T) map[string][]referenceEntry {
 		}
 		eachConstant(s.file, func(spec *ast.ValueSpec, comment string) {
 			kind := ending.FindString(spec.Names[0].Name)
-			// The action of an event is shared by many events and explains none.
+			// An action of events has a list of its own, because many events share it.
 			if event && kind != "Action" {
 				kind = "Event"
 			}
@@ -165,8 +165,8 @@ func meaningOf(name, doc string) string {
 	return line
 }
 
-// metricEntries returns the names and helps in every metrics.go: the first two literals of a description, or
-// the fields Name and Help.
+// metricEntries returns the names and help texts of the metrics in every metrics.go: the first two string literals of a
+// description, or the fields Name and Help.
 func metricEntries(t *testing.T) []referenceEntry {
 	t.Helper()
 	var found []referenceEntry
@@ -182,7 +182,7 @@ func metricEntries(t *testing.T) []referenceEntry {
 		}
 		for i, value := range texts {
 			if strings.HasPrefix(s.path, "conditional/") && strings.HasPrefix(value, "_") {
-				value = "torpor_gate" + value // The manager sets this prefix in the library.
+				value = "torpor_gate" + value // The manager passes this prefix to the library conditional.
 			}
 			if (strings.HasPrefix(value, "torpor_") || strings.HasPrefix(value, "moco_")) && i+1 < len(texts) {
 				found = append(found, referenceEntry{value, texts[i+1]})
@@ -347,7 +347,7 @@ func cutStandardFields(schema apiextensionsv1.JSONSchemaProps) apiextensionsv1.J
 }
 
 // cutSharedFields returns a part of a kind without the fields that it shares with a kind of an earlier page, and a
-// sentence that names these fields and that kind. Fewer than three shared fields stay.
+// sentence that names these fields and that kind. It keeps the fields if fewer than three are shared.
 func cutSharedFields(
 	schema apiextensionsv1.JSONSchemaProps, part, kind string, elsewhere map[string]string,
 ) (rest apiextensionsv1.JSONSchemaProps, sentence string) {
@@ -378,16 +378,17 @@ func cutSharedFields(
 func mustMarshal(schema apiextensionsv1.JSONSchemaProps) string {
 	text, err := yaml.Marshal(schema)
 	if err != nil {
-		panic(err) // A schema that was read can be written.
+		panic(err) // A schema that was decoded can always be encoded.
 	}
 	return string(text)
 }
 
-// describedFields holds where fields are described, by the names and texts of the fields: paths on this page, and
-// links to earlier pages.
+// describedFields maps the names and texts of fields to the place where these fields are described: a path on this
+// page, or a link to an earlier page.
 type describedFields struct{ here, elsewhere map[string]string }
 
-// find returns where the fields of an object are described already. Objects with few fields are described on each page.
+// find returns the place where the fields of an object are already described. Objects with few fields are described on
+// each page.
 func (d describedFields) find(schema apiextensionsv1.JSONSchemaProps) string {
 	const fewestForALink = 3
 	key := identifyFields(schema)
@@ -413,7 +414,7 @@ func describeFields(
 			kind, at = "[]"+cmp.Or(inner.Type, "value"), at+"[]"
 		}
 		required := ""
-		// Users do not write the status.
+		// Users do not write the status, so its required fields are not marked.
 		if slices.Contains(schema.Required, name) && !strings.HasPrefix(path, "status") {
 			required = ", required"
 		}
@@ -448,7 +449,7 @@ func describeFields(
 	return unexplained
 }
 
-// isExplainedBeside reports whether the description of another field explains this one, too.
+// isExplainedBeside reports whether the description of another field of the same object names this field.
 func isExplainedBeside(name string, schema apiextensionsv1.JSONSchemaProps) bool {
 	goName := strings.ToUpper(name[:1]) + name[1:]
 	for other, field := range schema.Properties {
@@ -471,7 +472,7 @@ func withoutFieldName(name, description string) string {
 	if value, ok := cutOneOf(rest, "is ", "are "); ok {
 		rest = value
 		if regexp.MustCompile(`^\S+( or|,) `).MatchString(rest) {
-			return rest // Values keep their letters.
+			return rest // A sentence that begins with a value is not capitalized.
 		}
 	}
 	if value, ok := strings.CutPrefix(rest, "hold "); ok {

@@ -4,11 +4,12 @@ package arch
 
 import "slices"
 
-// importLaw states what one kind of package may import. Packages are paths below the repository, in the go command's patterns.
+// importLaw defines the imports that are allowed in certain packages. Packages are paths relative to the repository,
+// and may be patterns of the go command.
 type importLaw struct {
-	// packages are the packages that the law is for. If several laws match, the first counts.
+	// packages are the packages that the law applies to. If several laws match a package, the first one applies.
 	packages string
-	// reason is shown with every breach.
+	// reason is part of the error for every breach.
 	reason string
 	// mayReach lists packages of this repository that may be imported, directly or through others.
 	mayReach []string
@@ -24,7 +25,7 @@ type importLaw struct {
 	getsTimeAsValue bool
 }
 
-// importLaws returns every law. A package without a law fails the test: a new package gets its law first.
+// importLaws returns every law. A package without a law fails the test, so a new package needs a law.
 func importLaws() []importLaw {
 	return slices.Concat(publicLaws(), sharedLaws(), hibernationLaws(), targetLaws(), slumberLaws(), mysqlLaws(), cfLaws(), programLaws(), testToolLaws())
 }
@@ -311,7 +312,8 @@ func testToolLaws() []importLaw {
 	}
 }
 
-// testOnlyPackages lists the packages that no package outside may link in, whatever its law.
+// testOnlyPackages lists packages that no other package may import, directly or through others, whatever its law
+// allows.
 func testOnlyPackages() []string {
 	return []string{"local/...", "test/...", "hack/...", "actuator/actuatortest", "internal/cloud/errortable/errortabletest"}
 }

@@ -100,7 +100,8 @@ func TestDecisionsDoNotReadTheClock(t *testing.T) {
 	}
 }
 
-// A package has one name in every file that imports it, and an alias only if that differs from its own name.
+// Every file that imports a package must use the same name for it. An alias that equals the package's own name is an
+// error.
 func TestPackagesAreImportedUnderOneName(t *testing.T) {
 	first := map[string]string{} // The name of a package, by its path.
 	for _, s := range handwrittenSources(t) {

@@ -20,7 +20,7 @@ func runCommand(t *testing.T, folder, name string, args ...string) []string {
 	t.Helper()
 	command := exec.Command(name, args...)
 	command.Dir, command.Stderr = filepath.Join("../..", folder), os.Stderr
-	// A make that runs this test passes on its own flags.
+	// If make runs this test, the environment contains the flags of that make.
 	command.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "MAKEFLAGS=") || strings.HasPrefix(v, "MFLAGS=") || strings.HasPrefix(v, "MAKELEVEL=")
 	})
@@ -34,7 +34,7 @@ func runCommand(t *testing.T, folder, name string, args ...string) []string {
 // requirements are the versions that a file requires, by module. A replacement by a folder has no version.
 type requirements map[string]string
 
-// readRequirements reads a file like go.mod. Go keeps there all modules of which it builds packages.
+// readRequirements reads a file in the format of go.mod, which lists all modules whose packages Go builds.
 func readRequirements(t *testing.T, name string) requirements {
 	t.Helper()
 	var file struct {
@@ -66,10 +66,10 @@ func readRequirements(t *testing.T, name string) requirements {
 	return required
 }
 
-// versionException lets a file require other versions than the files without an exception.
+// versionException allows a file to require other versions of some modules than the other files do.
 type versionException struct {
 	file string
-	// modules are paths of modules; an ending of "..." stands for all paths that begin so.
+	// modules are paths of modules. A path that ends in "..." stands for all paths with this prefix.
 	modules []string
 	reason  string
 }
@@ -92,8 +92,8 @@ var versionExceptions = []versionException{
 	}, "CoreDNS requires newer versions than Kubernetes does"},
 }
 
-// Go compiles a package once for each version of each of its dependencies. What is required in two places therefore
-// has one version.
+// Go compiles a package again for each combination of versions of its dependencies. Therefore all files must require
+// the same version of a module.
 func TestModulesShareTheVersionsOfTheirDependencies(t *testing.T) {
 	files := slices.DeleteFunc(listFiles(t), func(name string) bool {
 		isModule, err := path.Match("go*.mod", path.Base(name))
@@ -103,7 +103,8 @@ func TestModulesShareTheVersionsOfTheirDependencies(t *testing.T) {
 	for _, file := range files {
 		required[file] = readRequirements(t, file)
 	}
-	// places has the files that require a version, by module and version. Files with an exception are not in it.
+	// places maps a module and a version to the files that require them. It contains no file with an exception for the
+	// module.
 	places := map[string]map[string][]string{}
 	for _, file := range files {
 		for module, version := range required[file] {
@@ -140,7 +141,8 @@ func TestModulesShareTheVersionsOfTheirDependencies(t *testing.T) {
 	}
 }
 
-// .ci/test runs as CI runs it. Only the test command is replaced, by one that lists its packages.
+// TestEveryPackageWithTestsIsRunByATarget runs .ci/test as CI does, but with a command that lists packages in place of
+// the test command.
 func TestEveryPackageWithTestsIsRunByATarget(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "list")
 	const script = "#!/bin/sh\nexec go list $(for arg; do case $arg in ./*|github.com/*) echo \"$arg\";; esac; done)\n"
@@ -179,8 +181,8 @@ func findRepeated(list []string) []string {
 	return slices.Compact(repeated)
 }
 
-// TestPackagesWithGoroutinesAreRaced compares .ci/raced-packages with the code of the root module. The tests of the exceptions take minutes
-// under the race detector; make test-full runs them with it.
+// TestPackagesWithGoroutinesAreRaced compares .ci/raced-packages with the code of the root module. The tests of the
+// exceptions take minutes under the race detector, so only make test-full runs them with the race detector.
 func TestPackagesWithGoroutinesAreRaced(t *testing.T) {
 	exceptions := []string{
 		"internal/cf/api", "internal/cf/process/controller", "internal/cli/torpor", "internal/cloud/aws", "internal/cloud/azure",

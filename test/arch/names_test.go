@@ -51,7 +51,7 @@ func TestTestsDoNotSleep(t *testing.T) {
 	}
 }
 
-// The race detector makes a model ten times slower, and finds nothing in a package with a single goroutine.
+// The race detector makes a model test ten times slower, and cannot find a race in a package that starts no goroutine.
 func TestPackagesWithoutRaceDetectorStartNoGoroutine(t *testing.T) {
 	unraced := map[string]int{}
 	for _, list := range regexp.MustCompile(`(?m)^models=\((.*)\)$`).FindAllStringSubmatch(readFile(t, ".ci/test"), -1) {
@@ -92,7 +92,7 @@ func TestPackagesWithoutRaceDetectorStartNoGoroutine(t *testing.T) {
 	}
 }
 
-// Names that other programs use are constants of the API: a second spelling would diverge.
+// Names that other programs use must be constants of the packages in api/, because a second literal could diverge.
 func TestOutsideNamesAreDefinedOnce(t *testing.T) {
 	domains := []string{"hive.openshift.io/", "torpor.dev/", "moco.cybozu.com/", "korifi.cloudfoundry.org/"}
 	for _, s := range handwrittenSources(t) {
@@ -136,8 +136,8 @@ func functionDecls(s sourceFile) []*ast.FuncDecl {
 	return found
 }
 
-// The limits of the measures of wordCounts. They are ratchets: each only ever moves towards names of more
-// words and more reasons.
+// The limits for wordCounts. A change may only make them stricter: longer names, and more functions with a comment
+// inside.
 const (
 	maxOneWordFunctions = 0.30
 	maxOneWordExported  = 0.28
@@ -146,9 +146,9 @@ const (
 	minMedianName       = 11
 )
 
-// wordCounts measures how much the names of a tree reveal at their uses, and how often a function explains
-// itself. Tests and generated files are left out. Good names of one word, such as String or Close, are why no
-// limit is zero.
+// wordCounts measures how many names have one word, how long the names of functions are, and how many functions have a
+// comment inside. Tests and generated files are left out. No limit is zero, because some good names have one word, such
+// as String and Close.
 type wordCounts struct {
 	functions, exported, types []string
 	commentsInside             int
@@ -213,8 +213,8 @@ func (c *wordCounts) add(s sourceFile) {
 	}
 }
 
-// isPrescribed reports whether an interface has chosen the name, as the comment of each such method states.
-// Otherwise the next cloud could not call its methods Start and Stop.
+// isPrescribed reports whether a method has the name that an interface prescribes, as the comment of the method must
+// state. Such names may be short: every actuator has methods Start and Stop.
 func isPrescribed(f *ast.FuncDecl) bool {
 	return f.Recv != nil && strings.HasPrefix(f.Doc.Text(), f.Name.Name+" implements ")
 }
@@ -273,7 +273,7 @@ func medianLength(names []string) float64 {
 	}
 }
 
-// maxFixtureNames is the number of types with a vague name. It only ever goes down.
+// maxFixtureNames is the maximum number of types with a vague name. A change may only lower it.
 const maxFixtureNames = 8
 
 func TestTypeNamesAreNotVague(t *testing.T) {
@@ -376,8 +376,7 @@ func TestPredicatesOfRulesHaveNames(t *testing.T) {
 	}
 }
 
-// A file is as long as its subject, and a package holds one subject however many files that takes. Only
-// functions have a limit.
+// Only the length of functions is limited, not the length of files or the number of files of a package.
 func TestFunctionsAreShort(t *testing.T) {
 	for _, s := range handwrittenSources(t) {
 		if s.isTest() || s.isAPI() {
@@ -391,8 +390,8 @@ func TestFunctionsAreShort(t *testing.T) {
 	}
 }
 
-// The exceptions from the linters, by a mark in the code and by a path in the configuration. Both only ever
-// go down.
+// The maximum numbers of exceptions from the linters, in the code and in the configuration of the linters. A change may
+// only lower them.
 const (
 	maxNolint           = 1
 	maxLinterExclusions = 23

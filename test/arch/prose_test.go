@@ -12,7 +12,7 @@ import (
 	"unicode"
 )
 
-// listProseHabits returns turns of phrase that the documentation of Kubernetes does not use, each with what to write instead.
+// listProseHabits returns turns of phrase that the documentation of Kubernetes does not use, each with a replacement.
 // docs/wording.md has examples.
 func listProseHabits() []proseHabit {
 	habit := func(name, pattern, advice string) proseHabit {
@@ -45,7 +45,8 @@ const (
 	pages        = "pages"
 )
 
-// listProseLimits returns how often a habit may occur in 1,000 words of a kind of text. The limits are ratchets: each only ever goes down.
+// listProseLimits returns how often a habit may occur in 1,000 words of a kind of text. A change may only lower the
+// limits.
 func listProseLimits() map[string]map[string]float64 {
 	return map[string]map[string]float64{
 		codeComments: {"people": 0.1, "who": 0.1, "what": 0.3, "told": 0.3, "quaint": 0.3, "history": 0.1},
@@ -95,7 +96,7 @@ func TestProseKeepsToPlainEnglish(t *testing.T) {
 	}
 }
 
-// formatShortest returns the ten shortest lines, where a habit weighs most.
+// formatShortest formats the ten shortest lines, in which a habit is the largest share of the words.
 func formatShortest(lines []proseLine) string {
 	var text strings.Builder
 	sorted := slices.SortedFunc(slices.Values(lines), func(a, b proseLine) int {
@@ -118,7 +119,8 @@ func countProseWords(text string) int {
 	return count
 }
 
-// maxKeysWithoutSubject is how many keys of rows begin with a pronoun or a connective, and need the row above to be understood.
+// maxKeysWithoutSubject is the maximum number of row keys that begin with a pronoun or a connective. Such a key cannot
+// be understood without the row above.
 const maxKeysWithoutSubject = 3
 
 func TestRowKeysNameTheirSubject(t *testing.T) {
@@ -152,7 +154,7 @@ func proseOfSources(sources []sourceFile) []proseLine {
 			kind = testComments
 		}
 		for _, group := range s.file.Comments {
-			for line := range strings.Lines(group.Text()) { // Text leaves directives out.
+			for line := range strings.Lines(group.Text()) { // The method Text omits directives.
 				lines = append(lines, proseLine{kind: kind, position: s.position(group), text: line})
 			}
 		}

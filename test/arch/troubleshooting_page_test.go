@@ -62,7 +62,7 @@ func meaningsOfReasons(t *testing.T) map[string]string {
 	return joined
 }
 
-// readAdvice returns the second column by the first.
+// readAdvice maps the first column of a table to the second one.
 func readAdvice(table string) map[string]string {
 	advice := map[string]string{}
 	for line := range strings.Lines(table) {
@@ -76,7 +76,7 @@ func readAdvice(table string) map[string]string {
 	return advice
 }
 
-// A reason that reports a problem has advice.
+// Every reason that reports a problem must have advice on the page.
 func TestProblemReasonsHaveAdvice(t *testing.T) {
 	_, found, _ := strings.Cut(readFile(t, troubleshootingPage), sortedReasons)
 	advice, isTrouble := readAdvice(found), regexp.MustCompile(`invalid|cannot be|could not be|no permission|does not answer|does not serve|rejects a|rejected|fails|failure`)
@@ -90,7 +90,7 @@ func TestProblemReasonsHaveAdvice(t *testing.T) {
 			t.Errorf("%s: expected what to do about %s, found none; write a row for it", troubleshootingPage, name)
 		}
 	}
-	const fewestProblems = 20 // Other words in the meanings would hide problems from this test.
+	const fewestProblems = 20 // If comments described problems in other words, the pattern would miss them.
 	if problems < fewestProblems {
 		t.Errorf("%s: expected at least %d reasons that report a problem, found %d; adapt the pattern to the words in use", troubleshootingPage, fewestProblems, problems)
 	}

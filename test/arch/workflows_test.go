@@ -24,8 +24,7 @@ type workflow struct {
 	} `json:"jobs"`
 }
 
-// A workflow only provides a machine: its commands are make targets that any developer can run, so that no
-// check works in one place alone.
+// Workflows may only run make targets, because every developer must be able to run the same checks.
 func TestWorkflowsRunOnlyMakeTargets(t *testing.T) {
 	targets := map[string]bool{}
 	for _, line := range regexp.MustCompile(`(?m)^([a-z0-9 -]+):( |$)`).FindAllStringSubmatch(readFile(t, "Makefile"), -1) {
@@ -33,7 +32,7 @@ func TestWorkflowsRunOnlyMakeTargets(t *testing.T) {
 			targets[target] = true
 		}
 	}
-	// Only the publication of a release depends on the place where it is built.
+	// Only the publication of a release may use other commands, because it needs the credentials of the workflow.
 	publishing := []string{"docker login", "gh release create", "cosign "}
 	found := 0
 	for _, name := range listFiles(t) {
@@ -76,7 +75,7 @@ func TestWorkflowsRunOnlyMakeTargets(t *testing.T) {
 	}
 }
 
-// isMake reports whether a command is make with existing targets; variables come after them.
+// isMake reports whether a command runs make with existing targets, which may be followed by variables.
 func isMake(line string, targets map[string]bool) bool {
 	rest, ok := strings.CutPrefix(line, "make ")
 	if !ok {
@@ -93,7 +92,8 @@ func isMake(line string, targets map[string]bool) bool {
 	return true
 }
 
-// Every definition belongs to one feature: otherwise the chart and the bundle would leave it out.
+// Every CustomResourceDefinition must belong to one feature. Otherwise the chart and the bundle would lack the
+// definition.
 func TestEveryDefinitionBelongsToAFeature(t *testing.T) {
 	patterns := map[string][]string{}
 	if err := yaml.Unmarshal([]byte(readFile(t, "config/features/definitions.yaml")), &patterns); err != nil {
