@@ -142,8 +142,8 @@ func TestDeploymentsLeadDifferentParts(t *testing.T) {
 	t.Logf("it took %s", time.Since(began))
 }
 
-// TestDeploymentsHandleDifferentNamespaces runs managers with different --watch-namespaces. Both act. A manager with a
-// common namespace does not.
+// TestDeploymentsHandleDifferentNamespaces runs two managers with different --watch-namespaces, which both act. A third
+// manager that also watches one of these namespaces waits.
 func TestDeploymentsHandleDifferentNamespaces(t *testing.T) {
 	t.Parallel()
 	hub := newScopedHub(t, "team-a", "team-b", "team-c")

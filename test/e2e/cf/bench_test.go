@@ -54,7 +54,7 @@ func TestBenchRestart(t *testing.T) {
 		name string
 		run  func(*testing.T, map[string]float64)
 	}{{"requests", benchRequests}, {"times", benchTimes}, {"lists", benchLists}, {"running", benchRunning}, {"spaces", benchSpaces}, {"deployments", benchDeployments}, {"logs", benchLogs}, {"followers", benchFollowers}} {
-		// A part that fails does not stop the other parts.
+		// A benchmark that fails does not stop the others.
 		t.Run(part.name, func(t *testing.T) { part.run(t, figures) })
 		t.Logf("so far: %v", figures)
 	}
@@ -390,7 +390,7 @@ func (c *requestCounter) countRequest(r *http.Request) {
 		what += "/status"
 	}
 	if strings.HasPrefix(r.UserAgent(), "torpor/") && what == "selfsubjectaccessreviews" {
-		what += " of the manager" // It checks its own permissions from time to time.
+		what += " of the manager" // The manager checks its own permissions from time to time.
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

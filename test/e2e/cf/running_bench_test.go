@@ -30,7 +30,8 @@ import (
 )
 
 const (
-	// memoryOfApp is the memory limit of the manager for each running app, where that of its Deployment is smaller.
+	// memoryOfApp is the manager's memory limit for each running app. It applies if the limit of the manager's
+	// Deployment is smaller.
 	memoryOfApp = 80 << 10
 	// restartsAmongMany is the number of restarts of one app while many others run.
 	restartsAmongMany = 40
@@ -63,12 +64,12 @@ func benchRunning(t *testing.T, figures map[string]float64) {
 	t.Logf("the environment of the manager: %s", w.managerEnvironment)
 }
 
-// createCopies creates running apps in several spaces. No manager runs afterwards: one that receives the copies one
-// after another would report missing objects.
+// createCopies creates running apps in several spaces. It stops the manager, because a manager that observes the copies
+// one after another would report missing objects.
 func (w *env) createCopies(t *testing.T, n int) {
 	t.Helper()
 	spaces := make([]string, manySpaces)
-	// The stub of the StatefulSet controller ends with this part, and does not act on the copies.
+	// The stub of the StatefulSet controller ends with this subtest, so it does not act on the copies.
 	t.Run("originals", func(t *testing.T) {
 		for i := range spaces {
 			spaces[i] = w.createSpace(t)

@@ -15,7 +15,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// endedStop is a stop that has an end, of an object whose schema drops the record of its stops.
+// endedStop is a stop with an end. The schema of the stopped object drops the record of stops.
 type endedStop struct {
 	env *testenv.Environment
 	obj client.Object

@@ -196,7 +196,7 @@ func TestClusterHibernatesWithHivesSchema(t *testing.T) {
 		whileStopped: func() {
 			env.WaitForCondition(t, s.get(t), hivev1.ClusterHibernatingCondition, metav1.ConditionTrue, hivev1.HibernatingHibernationReason)
 			stop()
-			startManager() // It has only the annotation.
+			startManager() // The new manager finds the stop only in the annotation.
 		},
 	}.expectEnds(t)
 	env.WaitForCondition(t, s.get(t), hivev1.ClusterReadyCondition, metav1.ConditionTrue, hivev1.RunningHibernationReason)

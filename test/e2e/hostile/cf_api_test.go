@@ -200,7 +200,7 @@ func TestCFAPI(t *testing.T) {
 }
 
 // testFloodOfBadTokens compares alternating rounds. Request durations on a busy machine are unreliable, so the
-// criterion is the CPU time per bad token, which is the only thing that it takes from others.
+// criterion is the CPU time per bad token, which is the only resource that a bad token takes from other callers.
 func testFloodOfBadTokens(t *testing.T, a *cfAPI) {
 	const perRound = honestCallers / floodRounds
 	serve := func(first, callers int) time.Duration {
@@ -211,7 +211,7 @@ func testFloodOfBadTokens(t *testing.T, a *cfAPI) {
 		}
 		return median
 	}
-	serve(0, honestCallers) // Afterwards the API has authenticated all callers.
+	serve(0, honestCallers) // After this, the API has authenticated each honest caller once.
 	var alone, beside []time.Duration
 	var aloneCPU, besideCPU time.Duration
 	var bad, honest int64

@@ -50,10 +50,10 @@ type hostileCluster struct {
 	edit func(*clientcmdapi.Cluster, *clientcmdapi.AuthInfo)
 	// endpoint replaces the endpoint of the cloud.
 	endpoint string
-	// hibernates is true if the cluster can hibernate nevertheless.
+	// hibernates is true if the cluster can hibernate in spite of its hostile API server or cloud.
 	hibernates bool
-	// says is part of the message of Ready while the cluster should run or resumes; resumeSays is part of it only
-	// while it resumes.
+	// says is a part of the message of Ready while the cluster should run or resumes, and resumeSays is a part of this
+	// message only while the cluster resumes.
 	says, resumeSays string
 	// check is called at the end to verify what the hostile server has observed.
 	check func(*testing.T)
@@ -63,7 +63,7 @@ const (
 	// maxHonestRounds is the maximum number of rounds in which an honest cluster hibernates and resumes alone, and
 	// again together with hostile clusters.
 	maxHonestRounds = 12
-	// maxSlowdown is the maximum factor by which hostile clusters may slow it down.
+	// maxSlowdown is the maximum factor by which hostile clusters may slow the honest cluster down.
 	maxSlowdown = 1.2
 )
 

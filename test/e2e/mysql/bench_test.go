@@ -161,7 +161,7 @@ func (b *benchmark) benchStopDuringSwitchover(t *testing.T, c *mysqlpods.PodClus
 	pod := mysqlpods.BuildPod(c.Name, old)
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"`+mocov1beta2.DemoteAnnotation+`":"true"}}}`))
 	testenv.ExpectNoError(t, c.Env.Client.Patch(t.Context(), pod, patch))
-	for began := time.Now(); ; { // There is no pause, because the primary is read-only for only a few milliseconds.
+	for began := time.Now(); ; { // The loop has no pause, because the primary is read-only for only a few milliseconds.
 		if is, err := query(t, c, old, "select @@super_read_only"); err == nil && is == "1" {
 			break
 		}
@@ -384,7 +384,7 @@ func TestIsolatedPrimaryRejoins(t *testing.T) {
 			testenv.Eventually(t, "another instance acknowledges commits", acknowledged(-1))
 			told := make(chan error, 1)
 			go func() { told <- writeWithoutTimeout(ctx, t, cluster, old) }()
-			sleep(t, writePatience) // Other clients on its node time out; this one waits.
+			sleep(t, writePatience) // Other clients on the primary's node time out, but this client waits.
 			cluster.Network.HealCut(old)
 			testenv.ExpectNoError(t, cluster.AnnotateMySQLCluster(t.Context(), mocov1beta2.RecloneAnnotation, mocov1beta2.RecloneErrant))
 			healed := b.waitUntilRecovered(t, finalRecovery)

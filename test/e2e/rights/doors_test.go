@@ -27,7 +27,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// The doors of the hub.
+// The doors are the four ways in which users reach objects of the hub.
 const (
 	apiServer = "API server"
 	page      = "page"
@@ -41,20 +41,20 @@ type visitor struct {
 	account, token string
 }
 
-// act is what a visitor does, by each door that offers it.
+// act is an action of a visitor, such as a stop of an app, with a function for each door that offers the action.
 type act struct {
 	name string
-	// changes is true for an act without an effect on an object that is changed already.
+	// changes is true if the action changes an object, which therefore has to be reset before each attempt.
 	changes bool
 	doors   map[string]door
 }
 
-// door tries an act as a visitor, and returns whether the visitor may act. The error is an answer that is not about
-// rights.
+// door performs an action as a visitor, and returns whether the visitor is allowed to. The error is an answer that is
+// not about permissions.
 type door func(*testing.T, visitor) (isAllowed bool, err error)
 
-// TestDoorsFollowTheAPIServer has a user of each role act through every door, and compares the answers with the table
-// on the page. No door lets a user do more than the API server does.
+// TestDoorsFollowTheAPIServer has a user of each role perform each action through every door, and compares the answers
+// with the table on the page. No door may allow an action that the API server refuses to the user.
 func TestDoorsFollowTheAPIServer(t *testing.T) {
 	h := shared.Get(t)
 	name := types.NamespacedName{Namespace: space, Name: "doors"}
@@ -94,9 +94,9 @@ func TestDoorsFollowTheAPIServer(t *testing.T) {
 	comparePage(t, "doors", table.String())
 }
 
-// listAllowed returns the accounts of the visitors who may act through a door. A visitor with a right is refused until
-// the informers of the API server have its role, and until the caches of the page and of the CF API have the object.
-// Therefore listAllowed waits until the door lets the expected accounts act. It accepts each other refusal at once.
+// listAllowed returns the accounts of the visitors that are allowed to perform an action through a door. The API
+// server, the page and the CF API may refuse an allowed action until their caches have the role or the object.
+// Therefore listAllowed waits until the expected accounts are allowed. For other accounts, the first answer counts.
 func (h *trustHub) listAllowed(t *testing.T, a act, enter door, visitors []visitor, expected []string) (allowed []string) {
 	t.Helper()
 	for _, v := range visitors {
@@ -117,7 +117,7 @@ func (h *trustHub) listAllowed(t *testing.T, a act, enter door, visitors []visit
 	return allowed
 }
 
-// readDoor returns the accounts that a table allows an act through a door.
+// readDoor returns the accounts that, according to a table, may perform an action through a door.
 func readDoor(table, name string, column int) (accounts []string) {
 	for line := range strings.Lines(table) {
 		cells := strings.Split(strings.TrimSuffix(strings.TrimPrefix(line, "| "), " |\n"), " | ")
@@ -128,7 +128,7 @@ func readDoor(table, name string, column int) (accounts []string) {
 	return accounts
 }
 
-// resetDoors undoes the acts.
+// resetDoors reverts the changes of all actions.
 func (h *trustHub) resetDoors(t *testing.T) error {
 	t.Helper()
 	for object, patch := range map[*unstructured.Unstructured]string{

@@ -23,15 +23,15 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// attempt is a path to more than a user's rights.
+// attempt is an action by which a user may try to exceed the rights of a role.
 type attempt struct {
 	who, does string
-	// granted explains why the path is open; empty for a path that must be refused.
+	// granted explains why the action is allowed; empty if it must be refused.
 	granted string
 	try     func(t *testing.T, h *trustHub, user client.Client) error
 }
 
-// outcome is the reason why a path ends although the API server accepts its request.
+// outcome is the reason why an attempt fails although the API server accepts its request.
 type outcome string
 
 // Error implements error.
@@ -109,7 +109,7 @@ func describeAnswer(err error) string {
 	}
 }
 
-// TestEscalationPaths tries each path with a user who has one role, at a real API server and the manager's program.
+// TestEscalationPaths makes each attempt as a user with one role, with a real API server and the manager's program.
 func TestEscalationPaths(t *testing.T) {
 	h := shared.Get(t)
 	var table strings.Builder

@@ -34,7 +34,7 @@ var (
 	shared = testenv.NewShared(&suite, newTrustHub)
 )
 
-// TestMain gives controller-runtime a logger, without which its clients complain.
+// TestMain sets a logger for controller-runtime, without which its clients log warnings.
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
 	os.Exit(suite.Run(m))
@@ -48,8 +48,8 @@ const (
 	space       = "space"
 )
 
-// trustHub is an API server with all roles and policies of config, and the manager's program with no rights but its
-// own. Each user has one role.
+// trustHub is an API server with all roles and policies of config, and the manager's program with only the rights of
+// its own account. Each user has one role.
 type trustHub struct {
 	*testenv.Environment
 	// page and api are the addresses of the page and of the CF API, and http is the client of the latter.
@@ -130,7 +130,7 @@ func (h *trustHub) createToken(t testing.TB, namespace, account string) string {
 	return request.Status.Token
 }
 
-// createObjects creates an object of each kind that an attempt is about.
+// createObjects creates an object of each kind that an attempt uses.
 func (h *trustHub) createObjects(t testing.TB) {
 	t.Helper()
 	for _, name := range []string{team, other} {
@@ -209,7 +209,7 @@ func (h *trustHub) bindUsers(t testing.TB) {
 	h.AwaitRight(t, authorizationv1.ResourceAttributes{Verb: "create", Group: "torpor.dev", Resource: "clusterslumbers"}, editor)
 }
 
-// bind binds a ClusterRole in a namespace, or in all if there is none.
+// bind binds a ClusterRole in a namespace, or in all namespaces if the namespace is empty.
 func (h *trustHub) bind(t testing.TB, namespace, user, role string) {
 	t.Helper()
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("user-%x", user)}

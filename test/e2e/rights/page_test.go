@@ -28,7 +28,7 @@ func comparePage(t *testing.T, part, table string) {
 	}
 }
 
-// isUpdating reports whether the tables of the page are written again.
+// isUpdating reports whether the test rewrites the tables of the page.
 func isUpdating() bool { return os.Getenv("TORPOR_UPDATE") == "1" }
 
 func pagePath() string { return filepath.Join("..", "..", "..", "docs", "security-model.md") }
@@ -48,7 +48,8 @@ func readPage(t *testing.T, part string) (before, table, after string) {
 }
 
 // TestRightsOfGeneratedRoles compares the rows of the roles that make generate writes with the files of these roles;
-// TORPOR_UPDATE=1 rewrites the rows. It needs no API server; TestRightsOfEachRole compares all rows with its answers.
+// TORPOR_UPDATE=1 rewrites the rows. It needs no API server. TestRightsOfEachRole compares all rows with the answers of
+// an API server.
 func TestRightsOfGeneratedRoles(t *testing.T) {
 	_, table, _ := readPage(t, "rights")
 	config := filepath.Join("..", "..", "..", "config")

@@ -25,16 +25,16 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// askedAtOnce is the number of concurrent questions to the API server.
+// askedAtOnce is the number of concurrent access reviews.
 const askedAtOnce = 8
 
-// right is a verb on a resource, with the only names that it applies to.
+// right is a verb on a resource. If names is set, the verb is allowed only for objects with these names.
 type right struct{ group, resource, verb, names string }
 
-// role is a role of config, in the namespace of a Role, or the roles of an account.
+// role is a ClusterRole or a Role of config, or all roles of an account. namespace is set for a Role.
 type role struct{ name, namespace, account string }
 
-// user is the name of the account, or of the user who has the role and no other.
+// user returns the name of the account, or of the user that has only this role.
 func (r role) user() string { return cmp.Or(r.account, "has-"+r.name+r.namespace) }
 
 // bindEachRole binds every role of config to a user of its own.
@@ -74,8 +74,8 @@ func bindRole(t *testing.T, e *testenv.Environment, r role) {
 	e.ExpectCreated(t, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects})
 }
 
-// listResources returns the resources that the API server serves, with their subresources, each with the verbs that it
-// has and those that authorizers check in addition.
+// listResources returns the resources and subresources that the API server serves, each with its verbs and with the
+// additional verbs that authorizers check.
 func listResources(t *testing.T, e *testenv.Environment) map[right]bool {
 	t.Helper()
 	found := map[right]bool{}
@@ -148,7 +148,7 @@ func readRules(t *testing.T, e *testenv.Environment, user, namespace string) map
 	return found
 }
 
-// isAllowed asks the API server for one right, and for every name of a right with names.
+// isAllowed asks the API server whether a user has a right, and repeats this for each name in the right.
 func isAllowed(ctx context.Context, e *testenv.Environment, r role, asked right) (bool, error) {
 	names := strings.Fields(asked.names)
 	if len(names) == 0 {
@@ -172,8 +172,8 @@ func isAllowed(ctx context.Context, e *testenv.Environment, r role, asked right)
 	return true, nil
 }
 
-// askForEach returns the rights of a user among those that the API server is asked for. It lists them as well, and both
-// answers have to agree.
+// askForEach asks the API server about each right, and returns the granted ones. It fails the test if the API server
+// lists other rights for the user.
 func askForEach(t *testing.T, e *testenv.Environment, r role, asked map[right]bool) map[right]bool {
 	t.Helper()
 	claims := listClaims(t, e, r)
@@ -246,7 +246,8 @@ func TestRightsOfEachRole(t *testing.T) {
 	expectReserved(t, e, ofParts)
 }
 
-// expectReserved expects that no StopAdapter reaches a kind to which the manager has the rights for another feature.
+// expectReserved expects that no StopAdapter can select a kind for which the manager has permissions because of another
+// feature.
 func expectReserved(t *testing.T, e *testenv.Environment, granted map[right]bool) {
 	t.Helper()
 	for one := range granted {

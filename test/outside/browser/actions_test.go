@@ -84,7 +84,8 @@ func testBulkStop(t *testing.T, e *pageEnv, b *tab) {
 	b.waitFor(t, "the page is live", `document.getElementById("connection").dataset.state === "live"`)
 }
 
-// undo presses Undo, and waits for its answer: the answer moves the note in the document, which a click on the note does not survive.
+// undo presses Undo, and waits for the answer. The answer moves the note, so a click on the note before the answer
+// would be lost.
 func (b *tab) undo(t *testing.T) {
 	t.Helper()
 	b.do(t, "press Undo", chromedp.Click(`#toast .undo`))

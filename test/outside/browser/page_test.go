@@ -254,8 +254,8 @@ func testSortsAndSearches(t *testing.T, _ *pageEnv, b *tab) {
 
 const manyObjects = 5000
 
-// measureUpdates returns after how many seconds the browser shows a change, sorted. It includes the request that writes the
-// change, and the way from the browser to the test.
+// measureUpdates returns the sorted times in seconds from the request for a change until the test sees the change in
+// the browser.
 func (e *pageEnv) measureUpdates(t *testing.T, b *tab) (seconds []float64) {
 	t.Helper()
 	b.showAll(t, e, "?sort=name")
@@ -270,7 +270,7 @@ func (e *pageEnv) measureUpdates(t *testing.T, b *tab) (seconds []float64) {
 	return seconds
 }
 
-// awaitQuiet waits until the page has had no change for two seconds: it collects further changes for one second.
+// awaitQuiet waits until the page has not changed for two seconds, because the page collects changes for one second.
 func (b *tab) awaitQuiet(t *testing.T) {
 	t.Helper()
 	b.waitFor(t, "the page is quiet", `(() => {
