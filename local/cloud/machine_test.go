@@ -232,7 +232,7 @@ func startCloudProcess(t *testing.T, dir string) *cloudProcess {
 	expectNoError(t, err)
 	expectNoError(t, cmd.Start())
 	t.Cleanup(func() {
-		// Both fail if the test has already killed the process.
+		// Both calls fail if the test has already killed the process.
 		_ = input.Close()
 		_ = cmd.Wait()
 	})

@@ -491,8 +491,8 @@ func cutOneOf(text string, prefixes ...string) (string, bool) {
 	return text, false
 }
 
-// isNameOnly reports whether an object has the field name and no other, as references have. It gets one row, with the
-// meaning of the reference.
+// isNameOnly reports whether the only field of an object is name, as in references. Such an object gets one row, with
+// the description of the reference.
 func isNameOnly(schema apiextensionsv1.JSONSchemaProps) bool {
 	_, hasName := schema.Properties["name"]
 	return hasName && len(schema.Properties) == 1

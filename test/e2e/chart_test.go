@@ -227,7 +227,7 @@ func TestChart(t *testing.T) {
 				}
 				delete(roles, "torpor-"+name)
 				if name == "slumber" {
-					delete(roles, "torpor-clusterslumber-editor") // This role is for users.
+					delete(roles, "torpor-clusterslumber-editor") // This role is not for the manager, but for users.
 				}
 				flag := "--controllers=" + name
 				if name == "kpack" {

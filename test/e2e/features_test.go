@@ -109,7 +109,7 @@ func TestOtherNamespacesAreLeftAlone(t *testing.T) {
 	w.startManager(t, "--watch-namespaces", watched, "--metrics-insecure", "--metrics-address", metrics)
 	testenv.Eventually(t, "the cluster of the namespace is handled", func() error { return w.checkHandled(t, mine) })
 	expectGateStates(t, metrics, map[string]string{"clustering": "Running", "provisioning": "Running", "backup": "Running", "restart": "Running", "lrp": "Running"})
-	// Other requests than watches, such as those for discovery while other groups start, end soon.
+	// Requests other than watches end soon, for example those for discovery while other groups start.
 	testenv.Eventually(t, "only that namespace is watched", func() error { return w.checkWatchesOf(watched) })
 }
 
@@ -121,7 +121,7 @@ func (w *environment) checkWatchesOf(namespace string) error {
 	for path, open := range w.traffic.openRequests {
 		switch {
 		case open == 0 || strings.HasPrefix(path, "GET /apis/apiextensions.k8s.io/"):
-		case path == "GET /api/v1/namespaces" || path == "GET /apis/torpor.dev/v1alpha1/stopadapters": // They are cluster-scoped.
+		case path == "GET /api/v1/namespaces" || path == "GET /apis/torpor.dev/v1alpha1/stopadapters": // Both are cluster-scoped.
 		case strings.Contains(path, "/namespaces/"+namespace+"/"):
 			watches++
 		default:

@@ -78,8 +78,8 @@ func testKilledAtEachPoint(t *testing.T, s *powerCycledCluster, hibernating, res
 	}
 }
 
-// TestResumeContinuesAfterAManagerOutage kills the manager when it has started the machines, and starts the next one
-// when the nodes' certificate requests are older than any difference of clocks.
+// TestResumeContinuesAfterAManagerOutage kills the manager after it has started the machines. It starts the next
+// manager when the nodes' certificate requests are older than the allowed difference between clocks.
 func TestResumeContinuesAfterAManagerOutage(t *testing.T) {
 	t.Parallel()
 	w := newEnvironment(t)

@@ -28,7 +28,7 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 )
 
-// These are the names of requests that tests use.
+// The names of the requests that tests use.
 const (
 	stopMachines   = "StopInstances"
 	startMachines  = "StartInstances"

@@ -61,7 +61,7 @@ func StartProcess(t testing.TB, path string, args, env []string, changes ...func
 	}
 	go func() {
 		defer close(p.done)
-		_ = p.cmd.Wait() // Its log and ExitCode show how it ended.
+		_ = p.cmd.Wait() // LastOutput and ExitCode show how the process ended.
 	}()
 	t.Cleanup(func() {
 		p.Stop(t)

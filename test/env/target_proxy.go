@@ -83,8 +83,8 @@ func (p *TargetProxy) serve(ctx context.Context, conn net.Conn, server string) {
 	_, _ = io.Copy(conn, next)
 }
 
-// OverrideServer replaces the address in the kubeconfig of a cluster with an address that does not answer, and sets the
-// address of the proxy in its ClusterDeployment.
+// OverrideServer replaces the address in a cluster's kubeconfig with an address that does not answer. The
+// ClusterDeployment gets the address of the proxy.
 func (e *Environment) OverrideServer(t testing.TB, cd *hivev1.ClusterDeployment, proxy *TargetProxy) {
 	t.Helper()
 	kubeconfig, err := clientcmd.Load(proxy.Kubeconfig)

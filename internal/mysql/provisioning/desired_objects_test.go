@@ -120,7 +120,7 @@ func TestBuildObjects(t *testing.T) {
 			var b strings.Builder
 			for _, o := range append(w.Objects, w.StatefulSet) {
 				if o.GetKind() == "Secret" || o.GetKind() == "ConfigMap" {
-					continue // Other golden files contain these objects.
+					continue // Secrets and ConfigMaps are in other golden files.
 				}
 				data, err := yaml.Marshal(o.Object)
 				testenv.ExpectNoError(t, err)
@@ -720,8 +720,8 @@ func TestScriptsDependOnNoSetting(t *testing.T) {
 	}
 }
 
-// TestCloneRecreatesAccounts uses a Pod's scripts to clone a server with other passwords into an instance. Then it
-// changes an account of the instance, as an external source would.
+// TestCloneRecreatesAccounts uses a Pod's scripts to clone a server with other passwords into an instance. Then the
+// test changes an account of the instance, as replication from an external source could.
 func TestCloneRecreatesAccounts(t *testing.T) {
 	place := mysqld.FindServerPrograms(t)
 	passwordsOf := func(whose string) map[string][]byte {

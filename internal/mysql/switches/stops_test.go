@@ -235,7 +235,7 @@ func TestIgnoredUntilIsReported(t *testing.T) {
 		if told := found.DescribeIgnored(); !strings.Contains(told, words) || (words == "") != (told == "") {
 			t.Errorf("%s: expected %q, found %q", until, words, told)
 		}
-		if events := found.Instances.Events("Stop"); (len(events) == 2) != (words != "") { // One event is about the unknown requester.
+		if events := found.Instances.Events("Stop"); (len(events) == 2) != (words != "") { // The other event reports the unknown requester.
 			t.Errorf("%s: found %+v", until, events)
 		}
 	}

@@ -21,8 +21,8 @@ func stopOf(slumber, reason string) torporv1alpha1.ScheduledStop {
 	return torporv1alpha1.ScheduledStop{Slumber: slumber, Stops: []torporv1alpha1.StopRecord{{Since: since, Reason: reason, Requested: true}}}
 }
 
-// TestListScheduled has the stops in a status and in annotations, and the expected Slumbers in order, each with the
-// place from which its stop was read.
+// TestListScheduled has stops in a status and in annotations. It expects a list of Slumbers, each with the place from
+// which its stop was read.
 func TestListScheduled(t *testing.T) {
 	t.Parallel()
 	encode := func(stop torporv1alpha1.ScheduledStop) string {

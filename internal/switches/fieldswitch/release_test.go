@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestRelease has sequences of steps by users and Slumbers before the kind's StopAdapter is deleted, and the
-// expected replicas, whether the saved fields are kept, and the events.
+// TestRelease has steps by users and Slumbers before the kind's StopAdapter is deleted. It expects the replicas, the
+// word "kept" if the saved fields remain and "free" otherwise, and the events.
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct{ steps, want string }{

@@ -125,7 +125,7 @@ func (farms) Switch() *kinds.FieldSwitch {
 }
 
 // TestStoppedObjectsStayMembers has a kind whose objects may be stopped only while they are ready, which a sleeping
-// object never is. It must stay a member of its Slumber.
+// object never is. A sleeping object must stay a member of its Slumber.
 func TestStoppedObjectsStayMembers(t *testing.T) {
 	t.Parallel()
 	kind := kinds.NewSwitched(farms{})

@@ -16,7 +16,7 @@ import (
 // leastTextLists is the minimum number of lists of workloads that TestTextsListEveryWorkload must find.
 const leastTextLists = 20
 
-// kindList matches a list of kinds that begins with Deployments. It may continue in the next line of a comment.
+// kindList matches a list of kinds that begins with Deployments. The list may continue in the next line of a comment.
 var kindList = regexp.MustCompile(`\bDeployments?\b(?:(?:[\s,'#/|]|\b(?:and|or|an?)\b)+[A-Z]\w+\b)+`)
 
 // TestTextsListEveryWorkload reads the lists of workload kinds in pages, comments, help and manifests. A list with

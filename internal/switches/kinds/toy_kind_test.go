@@ -14,7 +14,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
-// toyTrains is a kind that is stopped by spec.paused. This is all that the file of a new kind must contain.
+// toyTrains is a kind that is stopped by spec.paused. The file of a new kind must contain no more than this code.
 type toyTrains struct{}
 
 // GVK implements Switchable.

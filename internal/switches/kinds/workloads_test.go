@@ -17,7 +17,7 @@ import (
 )
 
 // TestWorkloadsAreAsleepAndAwake stops and starts the example of each workload, with the statuses that its controller
-// reports, and expects that the definition of the kind reads these statuses rightly.
+// reports, and expects the kind to read them as asleep or awake.
 func TestWorkloadsAreAsleepAndAwake(t *testing.T) {
 	t.Parallel()
 	for _, k := range kinds.ListWorkloads() {

@@ -64,7 +64,8 @@ func replaceInText(text string, at textSpan, with, name string) string {
 	return text[:start] + wrap(words, first, next, width) + strings.Join(lines[n:], "")
 }
 
-// wrap returns lines of at most a width if no word is longer. The first line begins in another way than the next ones.
+// wrap breaks text into lines of at most the given width, unless a word is longer. The first line and the others begin
+// with different prefixes.
 func wrap(words []string, first, next string, width int) string {
 	var wrapped strings.Builder
 	line := first + words[0]

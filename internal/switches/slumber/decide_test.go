@@ -181,8 +181,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestAManagerThatBeginsWaitsForKinds has a wave with a kind whose controller is not running yet, and one with a
-// kind whose controller is still not running after KindsGrace.
+// TestAManagerThatBeginsWaitsForKinds has a wave with a kind whose controller is not running, before and after
+// KindsGrace has elapsed.
 func TestAManagerThatBeginsWaitsForKinds(t *testing.T) {
 	s := withWaves(nights(), evening().Add(-time.Second), true, false)
 	s.Spec.Waves[0].Targets[0].Kind = "Deployment"

@@ -55,8 +55,8 @@ type modelMember struct {
 	// older.
 	stored, cached                 kinds.Object
 	version, cachedVersion, serial int
-	// stoppedBy is the user who has stopped the object, followed by when, and until when if the user set an end. It
-	// is empty if no user has.
+	// stoppedBy is the user who stopped the object; empty if no user has. stoppedAt is the time of this stop, and until
+	// its end; zero if the user set none.
 	stoppedBy        string
 	stoppedAt, until time.Time
 	// value is what a user last wrote to the field that a stop sets; nil if it is absent.
@@ -398,7 +398,7 @@ func (m *modelMember) changeField(path []string, value, off any) {
 	is := fieldswitch.ReadSwitch(m.stored)
 	isKept := len(is.Saved) > 0
 	if isKept && value == off || value == m.readField(path) {
-		return // The write changes nothing, so it cannot be recognized as a new request.
+		return // A write that changes nothing cannot be recognized as a new request.
 	}
 	m.value = value
 	m.setField(path, value)
@@ -408,7 +408,7 @@ func (m *modelMember) changeField(path []string, value, off any) {
 	m.isChangePending = true
 	m.resumes++
 	if is.Records.Holds() && is.Records.RequestedStop().RequestVersion == m.stored.GetAnnotations()[torporv1alpha1.RequestVersionAnnotation] {
-		m.stoppedBy = "" // The user starts it. Only a stop that a pass has already seen can be ended this way.
+		m.stoppedBy = "" // The change starts the object, because a pass has already seen the user's stop.
 	}
 }
 

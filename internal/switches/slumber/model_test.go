@@ -282,8 +282,8 @@ func (f *fleet) expectSpread(m *modelMember, plan slumber.Plan, wave int) {
 	}
 }
 
-// expectTurn expects that a member is stopped only after every member of earlier waves has been asleep since its
-// wave began, need not be stopped, or belongs to a wave that has timed out.
+// expectTurn checks the order of waves when a member is stopped. Each member of an earlier wave must have been asleep
+// since that wave began, need no stop, or belong to a wave that has timed out.
 func (f *fleet) expectTurn(m *modelMember, plan slumber.Plan, wave int) {
 	f.t.Helper()
 	for _, other := range f.members {
@@ -298,15 +298,15 @@ func (f *fleet) expectTurn(m *modelMember, plan slumber.Plan, wave int) {
 			waitsSince = is.WaitsSince
 		}
 		isLate := !f.now.Before(waitsSince.Add(30 * time.Minute))
-		hasBegun := waitsSince.After(plan.Status.Waves[wave].Since.Time) // The window was changed while this wave already slept.
+		hasBegun := waitsSince.After(plan.Status.Waves[wave].Since.Time) // The window was changed while this wave was already asleep.
 		if !isLate && !hasBegun && other.quietAt.Before(since) && other.excusedAt.Before(since) {
 			f.fail("expected %s of wave %d to rest before %s of wave %d is stopped, found %+v; waves %v", other, before, m, wave, other.read(f.now), describeWaves(plan))
 		}
 	}
 }
 
-// expectTurnToWake expects that a member is started only after every member of later waves has been awake since its
-// wave began to wake, or belongs to a wave that has timed out.
+// expectTurnToWake checks the order of waves when a member is started. Each member of a later wave must have been awake
+// since that wave began to wake, or belong to a wave that has timed out.
 func (f *fleet) expectTurnToWake(m *modelMember, plan slumber.Plan, wave int) {
 	f.t.Helper()
 	for _, other := range f.members {

@@ -190,7 +190,7 @@ func TestPhasesAgreeWithTransitions(t *testing.T) {
 		}
 		schedule, err := slumber.ParseSchedule(spec)
 		if err != nil {
-			continue // Both times are the same.
+			continue // The random sleep and wake times are the same.
 		}
 		from := time.Date(2026, 1, 1, 0, random.IntN(60*24*365), 0, 0, time.UTC)
 		phase, next := schedule.PhaseAt(from), schedule.NextTransitions(from)

@@ -42,7 +42,7 @@ func TestStartWithHistoryWritesNothing(t *testing.T) {
 		return w.AskEtcd(ctx, "txn", copyApp(objects, guid, manyAppGUID(1+n)), nil)
 	})
 	// One transaction gives all objects of an app the same version. A list at that version may return only some of
-	// them, and the watch after it misses the others.
+	// these objects, and a watch from that version misses the others.
 	testenv.EventuallyWithin(t, startLimit, "the API server serves all copies", func() error {
 		var packages korifiv1alpha1.CFPackageList
 		testenv.ExpectNoError(t, w.Client.List(t.Context(), &packages, client.InNamespace(space)))

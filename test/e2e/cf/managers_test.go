@@ -89,7 +89,7 @@ func startService(t *testing.T, address string) *service {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	t.Cleanup(func() {
 		cancel()
-		_ = listener.Close() // No client connects anymore.
+		_ = listener.Close() // No client connects at this time.
 		s.served.Wait()
 	})
 	s.served.Go(func() {
@@ -125,7 +125,7 @@ func (s *service) lead(ctx context.Context, from net.Conn) {
 	for _, c := range [][2]net.Conn{{from, to}, {to, from}} {
 		copies.Go(func() {
 			_, _ = io.Copy(c[0], c[1])        // The copy ends with the connection.
-			_, _ = c[0].Close(), c[1].Close() // The other direction ends, too.
+			_, _ = c[0].Close(), c[1].Close() // The close also ends the copy in the other direction.
 		})
 	}
 	copies.Wait()

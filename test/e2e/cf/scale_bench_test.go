@@ -43,8 +43,8 @@ const (
 	shownAfter, lineInterval = 2 * time.Second, 500 * time.Millisecond
 )
 
-// lineWidths are the lengths of a usual line, of a line of which only a few fit into an answer, and of a line that
-// is truncated.
+// lineWidths are the lengths of three kinds of lines: usual ones, ones so long that an answer holds only a few, and
+// ones that are truncated.
 var lineWidths = [...]int{100, 10_000, 100_000}
 
 // inParallel calls a function n times in a few goroutines, and fails the test with the first error. On an overloaded
@@ -232,8 +232,8 @@ func (w *env) createPodsOn(t *testing.T, node, space, app string, pods int) {
 }
 
 // benchFollowers counts the requests to Kubernetes while a client follows the logs of an app of ten instances. The
-// client polls without a pause while there are lines to show, and otherwise every quarter of a second. It shows no
-// line that is less than two seconds old.
+// client polls without a pause while there are lines to show, and otherwise every quarter of a second. The client shows
+// no line that is less than two seconds old.
 func benchFollowers(t *testing.T, figures map[string]float64) {
 	through := &requestCounter{}
 	w := newEnvOn(t, testenv.Start(t), through)

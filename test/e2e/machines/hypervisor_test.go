@@ -36,7 +36,7 @@ func startHypervisor(t *testing.T, tree, work string) hypervisor {
 	p := testenv.StartProcess(t, "/bin/sh", []string{script}, []string{"TREE=" + tree, "WORK=" + work}, func(cmd *exec.Cmd) {
 		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNS | syscall.CLONE_NEWPID
 	})
-	t.Cleanup(func() { p.KillAtOnce(t) }) // Its guests are killed with it, without a shutdown.
+	t.Cleanup(func() { p.KillAtOnce(t) }) // The guests are killed with the hypervisor, without a shutdown.
 	testenv.EventuallyWithin(t, commandTimeout, "libvirtd answers", func() error {
 		_, err := h.tryVirsh(t, "list")
 		return err

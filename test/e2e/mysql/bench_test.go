@@ -186,8 +186,8 @@ func (b *benchmark) benchStopDuringSwitchover(t *testing.T, c *mysqlpods.PodClus
 	})
 }
 
-// benchScaling measures how long no commit is acknowledged while a serving instance gets two replicas, and then how
-// long readers are routed to a replica that has stopped applying transactions.
+// benchScaling measures how long no commit is acknowledged while a single instance gets two replicas. Then it measures
+// how long readers are routed to a replica that has stopped applying transactions.
 func (b *benchmark) benchScaling(t *testing.T) {
 	c, _ := startHealthyCluster(t, 1, mysqlpods.ClusterOptions{IsLinked: true, LaterPods: size - 1})
 	l := newLedger()

@@ -194,7 +194,7 @@ func countTwoWritable(ctx context.Context, t *testing.T, c *mysqlpods.PodCluster
 	var servers []*sql.DB
 	for _, s := range c.Servers {
 		db := openSession(t, s.Address, mysqlpods.RootUser, mysqlpods.RootPassword)
-		defer func() { _ = db.Close() }() // Its server may have ended.
+		defer func() { _ = db.Close() }() // Close fails if the server has ended.
 		servers = append(servers, db)
 	}
 	tick := time.NewTicker(healthyPace)
@@ -482,7 +482,7 @@ func (b *faultInjector) disturbClustering(ctx context.Context, t *testing.T, ran
 		pauseRandomly(ctx, random, 0, 8*time.Second)
 		long := 6 * time.Second
 		if random.IntN(6) == 0 {
-			long = 20 * time.Second // This is longer than a stop may take to become effective.
+			long = 20 * time.Second // A stop takes less than this to become effective.
 		}
 		stops, kills := random.IntN(3) > 0, random.IntN(2) == 0
 		if stops {
@@ -775,10 +775,10 @@ func (l *ackLedger) labelledServer() int {
 }
 
 // dualMoments counts the moments at which two writable primaries acknowledged commits. Such a moment is an
-// acknowledgement by a server that is not the primary of the status, for a statement that began after the primary
-// had acknowledged its first commit as the primary. It does not count if that server is observed to become the
-// primary within lateNews. All such acknowledgements of one server under the same primary are one moment. A moment
-// counts whether or not a row is lost.
+// acknowledgement by a server that is not the primary of the status. The acknowledged statement began after the primary
+// of the status had acknowledged its first commit as the primary. The acknowledgement does not count if its server
+// becomes the primary within lateNews. All such acknowledgements of one server under the same primary are one moment. A
+// moment counts whether or not a row is lost.
 func dualMoments(acks []acknowledgement, promotions []promotion) int {
 	type moment struct{ reign, server int }
 	firstAck := map[int]time.Duration{} // By promotion, the time of the primary's first acknowledgement.

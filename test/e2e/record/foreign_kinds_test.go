@@ -29,7 +29,7 @@ func TestPluginStopsAndStartsEveryExample(t *testing.T) {
 	h.startManager(t)
 	h.waitUntilNoted(t)
 	for _, o := range testenv.ListForeignObjects() {
-		if o.Example != "flux-kustomization" { // The others already exist.
+		if o.Example != "flux-kustomization" { // newManagedHub has already created the other StopAdapter.
 			h.ApplyManifest(t, filepath.Join("..", "examples", "stopadapters", o.Example+".yaml"))
 		}
 	}

@@ -88,8 +88,8 @@ func (h *hub) annotate(t *testing.T, who string, obj client.Object, annotations 
 	testenv.ExpectNoError(t, h.clientOf(t, who).Patch(t.Context(), obj, client.RawPatch(client.Merge.Type(), patch), client.FieldOwner(anotherProgram)))
 }
 
-// expectStops waits until each record begins with a stop with the given requester and the user who ended it, which
-// is empty while the stop is in effect.
+// expectStops waits until the newest stop of each record has the given requester, and the given user as the one who
+// ended it. The latter is empty while the stop is in effect.
 func (h *mysqlHub) expectStops(t *testing.T, what string, clusteringBy, reconciliationBy, instancesBy [2]string) {
 	t.Helper()
 	h.WaitFor(t, what, h.cluster, func() error {

@@ -73,7 +73,7 @@ func (h *hub) expectRollbacksToChangeNothing(t *testing.T) {
 	}
 	h.patch(t, "alice", web, k.start)
 	h.waitForRollout(t, web, 3)
-	h.rollBack(t) // This is the revision at the time of the stop.
+	h.rollBack(t) // The previous revision is the one at the time of the stop.
 	h.waitForRollout(t, web, 3)
 	if stops := fieldswitch.ReadSwitch(web).Records; len(stops) != 1 || stops.Holds() || web.Spec.Template.Spec.Containers[0].Image != "example.com/b" {
 		t.Errorf("expected the newer image and no stop, found %+v and %v", web.Spec.Template.Spec, web.Annotations)

@@ -51,7 +51,7 @@ func TestAStopPassesWhileTheWebhookHangs(t *testing.T) {
 	h := newOlderHub(t)
 	questions := &atomic.Int32{}
 	h.installRecordWebhooks(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // Only after that does the server notice that the client has disconnected.
+		_, _ = io.Copy(io.Discard, r.Body) // The server notices that a client has disconnected only after the body was read.
 		questions.Add(1)
 		<-r.Context().Done()
 	}))

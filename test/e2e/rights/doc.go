@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rights asks a real API server what each role of config grants, tries the paths to more, and keeps the tables
-// of docs/security-model.md. It has tests only.
+// Package rights asks a real API server for the permissions of each role of config, attempts to exceed them, and keeps
+// the tables of docs/security-model.md up to date. It contains only tests.
 package rights

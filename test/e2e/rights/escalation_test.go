@@ -53,8 +53,8 @@ func patches(apiVersion, object, patch string) func(*testing.T, *trustHub, clien
 	}
 }
 
-// forges sends a patch of the annotations of a Deployment, and returns an outcome if admission does not let the named annotation
-// be stored with that value.
+// forges patches the annotations of a Deployment in a dry run. It returns an outcome if admission changes the value of
+// the named annotation.
 func forges(patch, name, value string) func(*testing.T, *trustHub, client.Client) error {
 	return func(t *testing.T, _ *trustHub, user client.Client) error {
 		t.Helper()

@@ -217,8 +217,8 @@ func listParts(t *testing.T, e *testenv.Environment) map[string]bool {
 	return parts
 }
 
-// TestRightsOfEachRole asks a real API server for every verb on every resource, for a user with one role and for the
-// account of the manager, and compares the answers with the table on the page.
+// TestRightsOfEachRole asks a real API server about every verb on every resource, for a user of each role and for the
+// account of the manager. It compares the answers with the table on the page.
 func TestRightsOfEachRole(t *testing.T) {
 	e := shared.Get(t).Environment
 	roles := bindEachRole(t, e)

@@ -195,7 +195,7 @@ func copySparseFile(to, from string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = source.Close() }() // It was only read.
+	defer func() { _ = source.Close() }() // Close cannot lose data of a file that was only read.
 	file, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -367,7 +367,7 @@ func (s *Server) ClientCommand(user, password string) []string {
 		"--character-sets-dir="+s.installation.joinPath("usr/share/mysql/charsets"))
 }
 
-// The passwords of the product's accounts in tests. They are easy to find in a log that leaks one.
+// The passwords of the product's accounts in tests. A leaked password is easy to find in a log.
 const (
 	AdminPassword       = "secret-a"
 	ReplicationPassword = "secret-r"
@@ -472,7 +472,7 @@ func (b *Installation) initializedDataDir(t testing.TB, statements string) strin
 	if err := errors.Join(os.RemoveAll(fresh), os.Mkdir(fresh, 0o700)); err != nil {
 		t.Fatalf("make a data directory: %v", err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(fresh) }) // It still exists only if another test has created kept in the meantime.
+	t.Cleanup(func() { _ = os.RemoveAll(fresh) }) // The folder fresh still exists only if another test has created kept first.
 	users, config := filepath.Join(b.dir, "users.sql"), filepath.Join(b.dir, "template.cnf")
 	writeFile(t, users, statements)
 	writeFile(t, config, b.buildConfig(fresh, "127.0.0.1", 1))

@@ -148,8 +148,8 @@ func TestUnrecordableRequestsAreAllowed(t *testing.T) {
 	}
 }
 
-// TestMalformedReviewsAreFailedCalls has calls fail with an HTTP error, to which the API server applies
-// failurePolicy. It would not do so for a response that denies the request.
+// TestMalformedReviewsAreFailedCalls has calls fail with an HTTP error, to which the API server applies failurePolicy.
+// The API server does not apply failurePolicy to a response that denies the request.
 func TestMalformedReviewsAreFailedCalls(t *testing.T) {
 	server := httptest.NewUnstartedServer(newHandler(func(requester.Request, *admittedObject, *admittedObject) map[string]string { panic("a mistake") }))
 	server.Config.ErrorLog = stdlog.New(io.Discard, "", 0)

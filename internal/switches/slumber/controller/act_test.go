@@ -91,8 +91,8 @@ func stopAll(kind kinds.Kind, names ...string) (*observation, slumber.Plan) {
 	return seen, plan
 }
 
-// TestRefusedMembersDoNotPreventOtherWrites has an API server that rejects the writes of two members. The other
-// members are written, and the message names both in a stable order.
+// TestRefusedMembersDoNotPreventOtherWrites has an API server that rejects the writes of two members. The other members
+// are written, and the error names both rejected members in a stable order.
 func TestRefusedMembersDoNotPreventOtherWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &slowAPI{refuses: map[string]error{"d": errors.New("forbidden for d"), "b": errors.New("forbidden for b")}}

@@ -107,7 +107,7 @@ func (s *clusterStory) count(base http.RoundTripper) http.RoundTripper {
 		}
 		if r.Method == http.MethodGet && !isWatch && strings.HasSuffix(r.URL.Path, "/deployments") {
 			s.lists.Add(1)
-			if strings.Contains(r.URL.Path, "/namespaces/"+s.run+"-") { // Other tests leave Slumbers behind.
+			if strings.Contains(r.URL.Path, "/namespaces/"+s.run+"-") { // Requests for the Slumbers of other tests do not count.
 				s.namespacedLists.Add(1)
 			}
 		}

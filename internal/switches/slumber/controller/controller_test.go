@@ -184,8 +184,8 @@ func TestNightInWaves(t *testing.T) {
 	stop()
 }
 
-// TestUsersOverrideSlumbers has one cluster that a user stopped before the night, two for which users skip the
-// Slumber's stop during the night, and a Slumber that is deleted.
+// TestUsersOverrideSlumbers has a cluster that a user stopped before the night, and two clusters for which users skip
+// the Slumber's stop during the night. At the end, the Slumber is deleted.
 func TestUsersOverrideSlumbers(t *testing.T) {
 	s := newStory(t)
 	stopped := []byte(`{"spec": {"powerState": "Hibernating"}}`)
@@ -353,7 +353,7 @@ type memberReader struct {
 // List implements client.Reader.
 func (r *memberReader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	_, isWhole := list.(*unstructured.UnstructuredList)
-	if in := (&client.ListOptions{}).ApplyOptions(options).Namespace; isWhole && in == r.namespace { // Other tests leave Slumbers behind.
+	if in := (&client.ListOptions{}).ApplyOptions(options).Namespace; isWhole && in == r.namespace { // Lists of other tests do not count.
 		r.whole.Add(1)
 		if r.isRefusing.Load() {
 			return k8serrors.NewInternalError(errors.New("conversion webhook for example.com failed: connection refused"))
@@ -363,7 +363,7 @@ func (r *memberReader) List(ctx context.Context, list client.ObjectList, options
 }
 
 // TestUnlistableKindDoesNotDelayOthers has a kind whose conversion webhook does not answer. One Slumber selects the
-// kind, and another does not.
+// kind, and another Slumber does not.
 func TestUnlistableKindDoesNotDelayOthers(t *testing.T) {
 	env := shared.Get(t)
 	namespace := env.CreateNamespace(t)

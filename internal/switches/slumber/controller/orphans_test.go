@@ -76,7 +76,7 @@ func TestStopsOfASlumberThatCannotBeReadStay(t *testing.T) {
 		"not served": {notServed, true}, "no answer": {errors.New("connection refused"), true}, "the cache is behind": {nil, false},
 	} {
 		gone := &torporv1alpha1.Slumber{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "nights"}}
-		// The first list of members would dereference a nil client.
+		// A release of the members would panic, because the client is nil.
 		err := Controller{live: unservedAPI{err: row.err}}.releaseOrphans(t.Context(), gone, gone.DeepCopy())
 		if (err != nil) != row.isFailed {
 			t.Errorf("%s: expected a failure: %t, found %v", what, row.isFailed, err)
