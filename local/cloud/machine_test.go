@@ -148,9 +148,9 @@ func TestAMachineThatCannotStartLeavesItsInstanceStopped(t *testing.T) {
 func TestInvalidUserDataIsRefused(t *testing.T) {
 	r := newEnv(t, Config{AllowCommands: true})
 	for name, text := range map[string]string{
-		"an empty command":    `{"command":[]}`,
-		"an unknown field":    `{"command":["/bin/true"],"user":"root"}`,
-		"JSON that is broken": `{"command":`,
+		"user data with an empty command": `{"command":[]}`,
+		"user data with an unknown field": `{"command":["/bin/true"],"user":"root"}`,
+		"user data with malformed JSON":   `{"command":`,
 	} {
 		got := r.call("RunInstances", "ImageId", "ami", "MinCount", "1", "MaxCount", "1", "UserData", base64.StdEncoding.EncodeToString([]byte(text)))
 		if got.Code != "InvalidParameterValue" {

@@ -348,17 +348,17 @@ func TestALostStartFallsBack(t *testing.T) {
 func TestInvalidFaultsAreRefused(t *testing.T) {
 	r := newEnv(t, Config{})
 	for name, f := range map[string]any{
-		"nothing to do":                   map[string]any{"action": "StopInstances"},
-		"an unknown kind":                 map[string]any{"kind": "flood"},
-		"an unknown action":               map[string]any{"action": "Reboot", "code": "InternalError"},
-		"an unknown field":                map[string]any{"cod": "InternalError"},
-		"a status without a code":         map[string]any{"httpStatus": 500, "delay": "1s"},
-		"a status of success":             map[string]any{"httpStatus": 200, "code": "InternalError"},
-		"a negative count":                map[string]any{"code": "InternalError", "times": -1},
-		"a stuck transition with a code":  map[string]any{"kind": "stuckPending", "code": "InternalError"},
-		"a stuck transition with a count": map[string]any{"kind": "stuckPending", "times": 1},
-		"a lost start with an action":     map[string]any{"kind": "lostStart", "action": "StartInstances"},
-		"a list instead of an object":     []string{},
+		"a fault without an effect":                     map[string]any{"action": "StopInstances"},
+		"a fault of an unknown kind":                    map[string]any{"kind": "flood"},
+		"a fault of an unknown action":                  map[string]any{"action": "Reboot", "code": "InternalError"},
+		"a fault with an unknown field":                 map[string]any{"cod": "InternalError"},
+		"a fault with an HTTP status but no error code": map[string]any{"httpStatus": 500, "delay": "1s"},
+		"a fault with an HTTP status of success":        map[string]any{"httpStatus": 200, "code": "InternalError"},
+		"a fault with a negative number of times":       map[string]any{"code": "InternalError", "times": -1},
+		"a stuck transition with an error code":         map[string]any{"kind": "stuckPending", "code": "InternalError"},
+		"a stuck transition with a number of times":     map[string]any{"kind": "stuckPending", "times": 1},
+		"a lost start with an action":                   map[string]any{"kind": "lostStart", "action": "StartInstances"},
+		"a list instead of a fault":                     []string{},
 	} {
 		var answer struct{ Error string }
 		if status := r.callAdmin(http.MethodPost, "faults", f, &answer); status != http.StatusBadRequest || answer.Error == "" {

@@ -140,12 +140,12 @@ func stories() map[string]func(*testing.T, *switchStory) {
 				t.Errorf("found %+v", r)
 			}
 		},
-		"a stop that was over before the first pass has ended": func(t *testing.T, s *switchStory) {
+		"a stop whose end passed before the first pass is recorded as ended": func(t *testing.T, s *switchStory) {
 			s.stop("alice", "30m")
 			s.wait(2 * time.Hour)
 			s.expect(t, false, "after an outage")
 		},
-		"a duration counts from when it was written, and other writes do not extend it": func(t *testing.T, s *switchStory) {
+		"a duration counts from the time of its write, and other writes do not extend the stop": func(t *testing.T, s *switchStory) {
 			s.stop("alice", "1h")
 			s.wait(10 * time.Minute)
 			s.expect(t, true, "at first")
@@ -153,14 +153,14 @@ func stories() map[string]func(*testing.T, *switchStory) {
 			s.wait(50 * time.Minute)
 			s.expect(t, false, "an hour after the stop")
 		},
-		"an end before the stop began is ignored and reported": func(t *testing.T, s *switchStory) {
+		"an end before the start of the stop is ignored and reported": func(t *testing.T, s *switchStory) {
 			s.stop("alice", "2026-11-23T08:59:00Z")
 			s.expect(t, true, "at once")
 			if told := s.records.DescribeIgnored(torporv1alpha1.UntilAnnotation); !strings.Contains(told, "which an earlier stop left behind") {
 				t.Errorf("found %q", told)
 			}
 		},
-		"the end of an earlier stop does not void a later one": func(t *testing.T, s *switchStory) {
+		"an end that applied to an earlier stop does not end a later stop": func(t *testing.T, s *switchStory) {
 			s.stop("alice", "2026-11-23T10:00:00Z")
 			s.look()
 			s.wait(2 * time.Hour)
@@ -192,7 +192,7 @@ func stories() map[string]func(*testing.T, *switchStory) {
 				t.Errorf("expected one stop, found %+v", s.records)
 			}
 		},
-		"an end that is set after the stop has ended begins another stop": func(t *testing.T, s *switchStory) {
+		"a new end after the stop has expired begins another stop": func(t *testing.T, s *switchStory) {
 			s.stop("alice", "1h")
 			s.look()
 			s.wait(2 * time.Hour)
@@ -216,7 +216,7 @@ func stories() map[string]func(*testing.T, *switchStory) {
 				t.Errorf("found %+v, and then %+v", events, again)
 			}
 		},
-		"the end of a stop is reported once": func(t *testing.T, s *switchStory) {
+		"the expiry of a stop is reported once": func(t *testing.T, s *switchStory) {
 			s.stop("alice", "1h")
 			s.look()
 			s.wait(time.Hour)
@@ -227,7 +227,7 @@ func stories() map[string]func(*testing.T, *switchStory) {
 				t.Errorf("found %+v, and then %+v", events, again)
 			}
 		},
-		"a stop without a note has an unknown requester, not that of the last stop": func(t *testing.T, s *switchStory) {
+		"a stop without a recorded requester gets an unknown requester, not that of the previous stop": func(t *testing.T, s *switchStory) {
 			s.stop("alice", "")
 			s.look()
 			s.start("bob")
@@ -248,7 +248,7 @@ func stories() map[string]func(*testing.T, *switchStory) {
 				t.Errorf("it was started by %q", by)
 			}
 		},
-		"a stop that was withdrawn and set again between two passes is another stop": func(t *testing.T, s *switchStory) {
+		"a start and a stop between two passes are recorded as another stop": func(t *testing.T, s *switchStory) {
 			s.stop("alice", "1h")
 			s.look()
 			s.wait(2 * time.Hour)
@@ -269,7 +269,7 @@ func stories() map[string]func(*testing.T, *switchStory) {
 				t.Errorf("found %+v", s.records)
 			}
 		},
-		"a long reason is truncated": func(t *testing.T, s *switchStory) {
+		"a long reason is truncated in the record": func(t *testing.T, s *switchStory) {
 			s.stop("alice", "")
 			s.asked.Reason = strings.Repeat("é", 100_000)
 			s.look()
@@ -277,7 +277,7 @@ func stories() map[string]func(*testing.T, *switchStory) {
 				t.Errorf("found %d bytes", len(reason))
 			}
 		},
-		"the last ten stops are kept": func(t *testing.T, s *switchStory) {
+		"the record keeps the ten newest stops": func(t *testing.T, s *switchStory) {
 			for i := range 12 {
 				s.stop(fmt.Sprint("person ", i), "")
 				s.look()

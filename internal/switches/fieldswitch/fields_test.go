@@ -194,14 +194,14 @@ func TestOperationsChangeSpecFieldsOrSingleStrings(t *testing.T) {
 	}
 }
 
-// TestForgedSavedFieldsAreNotRestored has a user forge the annotation with the saved fields: another namespace, so
-// that another object would be written, or annotations that are not strings.
+// TestForgedSavedFieldsAreNotRestored has a user forge the annotation with the saved fields. Another namespace would
+// cause a write to another object, and annotations that are not strings would be unreadable.
 func TestForgedSavedFieldsAreNotRestored(t *testing.T) {
 	t.Parallel()
 	for name, saved := range map[string]string{
-		"another namespace":                  `[{"path":"/metadata/namespace","before":"kube-system","after":"shops"}]`,
-		"an annotation that is not a string": `[{"path":"/metadata/annotations/b","before":5,"after":"x"}]`,
-		"a map in the place of annotations":  `[{"path":"/metadata/annotations","before":{"b":5},"after":{},"made":true}]`,
+		"a forged namespace: refused":                       `[{"path":"/metadata/namespace","before":"kube-system","after":"shops"}]`,
+		"a forged annotation that is not a string: refused": `[{"path":"/metadata/annotations/b","before":5,"after":"x"}]`,
+		"a forged map of all annotations: refused":          `[{"path":"/metadata/annotations","before":{"b":5},"after":{},"made":true}]`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -363,7 +363,7 @@ func lastLines(text string, lines int) string {
 // When the primary is reachable again, their connections must be ended without an acknowledgement, and the cluster
 // must become healthy. If necessary, an errant replica is cloned again, which the test allows.
 func TestIsolatedPrimaryRejoins(t *testing.T) {
-	for name, how := range map[string]mysqlpods.CutMode{"in silence": mysqlpods.DropPackets, "with resets": mysqlpods.ResetConnections} {
+	for name, how := range map[string]mysqlpods.CutMode{"a cut that drops packets": mysqlpods.DropPackets, "a cut that resets connections": mysqlpods.ResetConnections} {
 		t.Run(name, func(t *testing.T) {
 			cluster, manager := startHealthyCluster(t, size, mysqlpods.ClusterOptions{IsLinked: true})
 			b := &faultInjector{cluster: cluster, manager: manager, counts: map[string]int{}}

@@ -33,18 +33,18 @@ func TestMySQLOnRealPods(t *testing.T) {
 		}
 	})
 	runSteps(t, s, []testStep[*mysqlSuite]{
-		{"a cluster is created and serves", (*mysqlSuite).testCreate},
-		{"clustering stops, a GTID is advanced by hand, clustering starts", (*mysqlSuite).testClusteringStop},
-		{"reconciliation stops, and a rollout waits for clustering, too", (*mysqlSuite).testReconciliationStop},
+		{"a cluster is created and serves clients", (*mysqlSuite).testCreate},
+		{"clustering is stopped, a DBA changes the replicas, and clustering is started", (*mysqlSuite).testClusteringStop},
+		{"reconciliation is stopped, and a rollout waits for the start of clustering, too", (*mysqlSuite).testReconciliationStop},
 		{"a rollout replaces one Pod at a time, the primary last", (*mysqlSuite).testRollout},
 		{"volumes grow without a restart, and keep their size when the template shrinks", (*mysqlSuite).testVolumesGrow},
-		{"another cluster is created as a copy, and follows", (*mysqlSuite).testFollower},
+		{"a second cluster is cloned from the first one and replicates from it", (*mysqlSuite).testFollower},
 		{"sessions are encrypted, and passwords change while clients write", (*mysqlSuite).testRotation},
-		{"the copy recovers from changed passwords, and becomes an independent cluster", (*mysqlSuite).testPromotion},
+		{"the second cluster recovers from changed passwords, and becomes independent", (*mysqlSuite).testPromotion},
 		{"a replica's server that hangs is restarted", (*mysqlSuite).testHungReplica},
-		{"the primary's server is killed", (*mysqlSuite).testPrimaryKilled},
-		{"the primary's Pod is deleted", (*mysqlSuite).testPrimaryDeleted},
-		{"a new cluster has the rows from before a mistake", (*mysqlSuite).testBackupAndRestore},
+		{"the primary's server is killed, and another instance becomes the primary", (*mysqlSuite).testPrimaryKilled},
+		{"the primary's Pod is deleted, and another instance becomes the primary", (*mysqlSuite).testPrimaryDeleted},
+		{"a new cluster restores the rows from before a deletion", (*mysqlSuite).testBackupAndRestore},
 		{"a stopped cluster is deleted", (*mysqlSuite).testDeleteWhileStopped},
 	})
 }

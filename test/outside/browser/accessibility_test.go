@@ -24,7 +24,7 @@ func axeScript(t *testing.T) string {
 // axeRules are the rules of WCAG 2.2 at the levels A and AA, and the best practices of axe-core.
 const axeRules = `{resultTypes: ["violations"], runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}`
 
-// expectNoViolations has axe-core judge the document, with its open dialogs.
+// expectNoViolations checks the document and its open dialogs with axe-core.
 func (b *tab) expectNoViolations(t *testing.T, axe, where string) {
 	t.Helper()
 	if !evaluate[bool](t, b, `typeof window.axe === "object"`) {

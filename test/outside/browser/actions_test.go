@@ -52,7 +52,7 @@ func testExtendAndSkip(t *testing.T, e *pageEnv, b *tab) {
 	testenv.ExpectEqual(t, "the focus after the details are closed", "q", evaluate[string](t, b, `document.activeElement.name ?? document.activeElement.tagName`))
 }
 
-// testBulkStop stops two clusters of the selection after one question that lists them, and takes the stops back.
+// testBulkStop selects two clusters, stops both after one confirmation that lists them, and undoes the stops.
 func testBulkStop(t *testing.T, e *pageEnv, b *tab) {
 	names := []string{"bulk-a", "bulk-b"}
 	for _, name := range names {

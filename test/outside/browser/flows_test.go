@@ -17,7 +17,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// manyStopped is the number of objects that one question stops.
+// manyStopped is the number of objects that are stopped after one confirmation.
 const manyStopped = 20
 
 // createMany creates clusters that run.
@@ -42,7 +42,7 @@ func (e *pageEnv) createSavings(t *testing.T) {
 	}
 }
 
-// TestFlowsInChromium goes through each tab and each dialog in two sizes and two colour schemes, and has axe-core judge them.
+// TestFlowsInChromium uses each tab and each dialog in two sizes and two colour schemes, and checks them with axe-core.
 func TestFlowsInChromium(t *testing.T) {
 	findChromium(t)
 	axe := axeScript(t)
@@ -56,12 +56,12 @@ func TestFlowsInChromium(t *testing.T) {
 	forEachLook(t, b, func(t *testing.T, _ look) { b.expectNoViolations(t, axe, "the log-in") })
 	b.logIn(t, e)
 	for name, flow := range map[string]func(*testing.T, *pageEnv, *tab, string, look){
-		"twenty objects are stopped by one question": testManyAreStopped,
-		"seven days are drawn":                       testSevenDays,
-		"savings have amounts":                       testSavings,
-		"a stuck cluster has its details":            testStuckDetails,
-		"an object is stopped beside its name":       testStopBesideName,
-		"schedules are judged by axe":                testSchedulesAreAccessible,
+		"twenty objects are stopped after one confirmation": testManyAreStopped,
+		"the timeline draws the stops of seven days":        testSevenDays,
+		"the savings are shown with amounts of money":       testSavings,
+		"the details of a stuck cluster are shown":          testStuckDetails,
+		"an app is stopped by the button next to its name":  testStopBesideName,
+		"axe-core finds no violation in the schedules":      testSchedulesAreAccessible,
 	} {
 		t.Run(name, func(t *testing.T) {
 			forEachLook(t, b, func(t *testing.T, l look) { flow(t, e, b, axe, l) })
@@ -132,7 +132,8 @@ func testSavings(t *testing.T, e *pageEnv, b *tab, axe string, l look) {
 	b.showAll(t, e, "")
 	b.do(t, "open the tab", chromedp.Click(`.views a[href="savings"]`), chromedp.WaitVisible("#savings"))
 	b.do(t, "select all stops", chromedp.Click(`a[href^="savings?week=all"]`), chromedp.WaitVisible(`#savings a[href^="savings?week=all"][aria-current]`))
-	// Two clusters have saved 100 machine-hours each before, and 24 machines 62 hours, and 40 machines nine days since.
+	// Two clusters have saved 100 machine-hours each in earlier stops. In their current stops, 24 machines have saved
+	// 62 hours each, and 40 machines nine days each.
 	cells := `document.querySelector("#savings tr:has([aria-current])").querySelectorAll("td")`
 	hours := evaluate[float64](t, b, `Number(`+cells+`[1].innerText.replace(",", ""))`)
 	if hours < 10328 || hours > 10328+64 {
@@ -201,5 +202,5 @@ func testSchedulesAreAccessible(t *testing.T, e *pageEnv, b *tab, axe string, l 
 // expectFits fails if the document is wider than the window.
 func (b *tab) expectFits(t *testing.T) {
 	t.Helper()
-	testenv.ExpectEqual(t, "pixels that need to be scrolled", 0, evaluate[int](t, b, `Math.max(0, document.documentElement.scrollWidth - innerWidth)`))
+	testenv.ExpectEqual(t, "pixels beyond the width of the window", 0, evaluate[int](t, b, `Math.max(0, document.documentElement.scrollWidth - innerWidth)`))
 }

@@ -127,21 +127,21 @@ func TestPageInChromium(t *testing.T) {
 	b.waitFor(t, "the page is live and has all rows", `document.getElementById("connection").dataset.state === "live" && document.querySelectorAll("#rows tr").length === 12`)
 	b.photograph(t, "list")
 	for name, step := range map[string]func(*testing.T, *pageEnv, *tab){
-		"user input is shown as text":                      testWrittenTextIsText,
-		"every control has an accessible name":             testEverythingHasAName,
-		"text is readable in light and dark":               testTextIsReadable,
-		"a stuck object is found with its reason":          testStuckIsFound,
-		"a kind of a StopAdapter has its row and button":   testForeignKindIsShown,
-		"a change shows and is announced without a reload": testChangeShows,
-		"a stop asks for a reason and returns the focus":   testStopIsAsked,
-		"columns sort and searches keep the address":       testSortsAndSearches,
-		"a note offers Undo, and the row stays":            testUndo,
-		"the drawer shows one object":                      testDrawer,
-		"a stop is extended, and Slumbers are skipped":     testExtendAndSkip,
-		"several objects are stopped by one question":      testBulkStop,
-		"a card on a phone stops an app":                   testPhoneStop,
-		"the page is light":                                testWeight,
-		"rows fit the window":                              testRowsFitTheWindow,
+		"user input is shown as text":                                 testWrittenTextIsText,
+		"every control has an accessible name":                        testEverythingHasAName,
+		"text is readable in light and dark":                          testTextIsReadable,
+		"a stuck object is found with its reason":                     testStuckIsFound,
+		"an object of a StopAdapter's kind has a row and a button":    testForeignKindIsShown,
+		"a change is shown and announced without a reload":            testChangeShows,
+		"a stop dialog asks for a reason, and then returns the focus": testStopIsAsked,
+		"columns are sorted, and the address contains the search":     testSortsAndSearches,
+		"a stop is undone, and the row keeps its place":               testUndo,
+		"the drawer shows the details of one object":                  testDrawer,
+		"a stop is extended, and Slumbers are skipped":                testExtendAndSkip,
+		"several objects are stopped after one confirmation":          testBulkStop,
+		"an app is stopped from its card on a phone":                  testPhoneStop,
+		"the page with its files is small":                            testWeight,
+		"rows fit the window":                                         testRowsFitTheWindow,
 	} {
 		t.Run(name, func(t *testing.T) { step(t, e, b) })
 	}
@@ -157,11 +157,11 @@ func testWrittenTextIsText(t *testing.T, _ *pageEnv, b *tab) {
 
 func testEverythingHasAName(t *testing.T, _ *pageEnv, b *tab) {
 	for what, expression := range map[string]string{
-		"controls without a name":         `[...document.querySelectorAll("button, input:not([type=hidden]), select, a")].filter((e) => e.checkVisibility() && !(e.ariaLabel || e.innerText.trim() || e.labels?.length || e.textContent.trim())).length`,
-		"buttons that sound like another": `(() => { const names = [...document.querySelectorAll("#rows button")].map((e) => e.ariaLabel); return names.length - new Set(names).size; })()`,
-		"cells of names that head no row": `[...document.querySelectorAll("#rows tr")].filter((e) => e.firstElementChild.scope !== "row").length`,
-		"tables without a caption":        `[...document.querySelectorAll("table")].filter((e) => !e.caption?.innerText).length`,
-		"duplicate ids":                   `(() => { const ids = [...document.querySelectorAll("[id]")].map((e) => e.id); return ids.length - new Set(ids).size; })()`,
+		"controls without a name":               `[...document.querySelectorAll("button, input:not([type=hidden]), select, a")].filter((e) => e.checkVisibility() && !(e.ariaLabel || e.innerText.trim() || e.labels?.length || e.textContent.trim())).length`,
+		"buttons with the same accessible name": `(() => { const names = [...document.querySelectorAll("#rows button")].map((e) => e.ariaLabel); return names.length - new Set(names).size; })()`,
+		"name cells that are not row headers":   `[...document.querySelectorAll("#rows tr")].filter((e) => e.firstElementChild.scope !== "row").length`,
+		"tables without a caption":              `[...document.querySelectorAll("table")].filter((e) => !e.caption?.innerText).length`,
+		"duplicate ids":                         `(() => { const ids = [...document.querySelectorAll("[id]")].map((e) => e.id); return ids.length - new Set(ids).size; })()`,
 	} {
 		testenv.ExpectEqual(t, what, 0, evaluate[int](t, b, expression))
 	}

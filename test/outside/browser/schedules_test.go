@@ -108,15 +108,15 @@ func expectAccessibleSchedules(t *testing.T, b *tab, width int) {
 	b.expectReadable(t, fmt.Sprintf("details at %d pixels", width))
 	b.photograph(t, fmt.Sprintf("schedules-%d-details", width))
 	for what, expression := range map[string]string{
-		"controls without a name":         `[...document.querySelectorAll("button, input:not([type=hidden]), select, a, summary")].filter((e) => e.checkVisibility() && !(e.ariaLabel || e.innerText.trim() || e.labels?.length || e.textContent.trim())).length`,
-		"tables without a caption":        `[...document.querySelectorAll("table")].filter((e) => !e.caption?.textContent).length`,
-		"rows without a heading":          `[...document.querySelectorAll(".week tbody tr")].filter((e) => e.firstElementChild.scope !== "row").length`,
-		"days without text":               `[...document.querySelectorAll(".week tbody td:last-child")].filter((e) => !e.innerText.trim()).length`,
-		"bars that screen readers read":   `document.querySelectorAll(".week svg:not([aria-hidden=true])").length`,
-		"duplicate ids":                   `(() => { const ids = [...document.querySelectorAll("[id]")].map((e) => e.id); return ids.length - new Set(ids).size; })()`,
-		"forms that sound like another":   `(() => { const names = [...document.querySelectorAll("form.awake")].map((e) => e.ariaLabel); return names.length - new Set(names).size; })()`,
-		"pixels that need to be scrolled": `Math.max(0, document.documentElement.scrollWidth - innerWidth)`,
-		"buttons below 24 pixels":         `[...document.querySelectorAll("button, summary, .check")].filter((e) => e.checkVisibility() && e.getBoundingClientRect().height < 24).length`,
+		"controls without a name":                      `[...document.querySelectorAll("button, input:not([type=hidden]), select, a, summary")].filter((e) => e.checkVisibility() && !(e.ariaLabel || e.innerText.trim() || e.labels?.length || e.textContent.trim())).length`,
+		"tables without a caption":                     `[...document.querySelectorAll("table")].filter((e) => !e.caption?.textContent).length`,
+		"rows without a row header":                    `[...document.querySelectorAll(".week tbody tr")].filter((e) => e.firstElementChild.scope !== "row").length`,
+		"days without text":                            `[...document.querySelectorAll(".week tbody td:last-child")].filter((e) => !e.innerText.trim()).length`,
+		"bars that are not hidden from screen readers": `document.querySelectorAll(".week svg:not([aria-hidden=true])").length`,
+		"duplicate ids":                                `(() => { const ids = [...document.querySelectorAll("[id]")].map((e) => e.id); return ids.length - new Set(ids).size; })()`,
+		"forms with the same accessible name":          `(() => { const names = [...document.querySelectorAll("form.awake")].map((e) => e.ariaLabel); return names.length - new Set(names).size; })()`,
+		"pixels beyond the width of the window":        `Math.max(0, document.documentElement.scrollWidth - innerWidth)`,
+		"buttons below 24 pixels":                      `[...document.querySelectorAll("button, summary, .check")].filter((e) => e.checkVisibility() && e.getBoundingClientRect().height < 24).length`,
 	} {
 		testenv.ExpectEqual(t, fmt.Sprintf("%s at %d pixels", what, width), 0, evaluate[int](t, b, expression))
 	}
@@ -137,7 +137,7 @@ func testScheduleIsCreated(t *testing.T, e *pageEnv, b *tab, width int) {
 	b.waitFor(t, "the preview is shown", `document.querySelector("#preview pre")?.innerText.includes("sleep: 0 19 * * MON-FRI")`)
 	testenv.ExpectEqual(t, "changes of the preview", 10, evaluate[int](t, b, `document.querySelectorAll("#preview .changes li").length`))
 	b.expectReadable(t, fmt.Sprintf("the preview at %d pixels", width))
-	testenv.ExpectEqual(t, "pixels that need to be scrolled", 0, evaluate[int](t, b, `Math.max(0, document.documentElement.scrollWidth - innerWidth)`))
+	testenv.ExpectEqual(t, "pixels beyond the width of the window", 0, evaluate[int](t, b, `Math.max(0, document.documentElement.scrollWidth - innerWidth)`))
 	b.photograph(t, fmt.Sprintf("schedules-%d-preview", width))
 	s := &torporv1alpha1.Slumber{}
 	if err := e.Client.Get(t.Context(), client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: name}, s); err == nil {

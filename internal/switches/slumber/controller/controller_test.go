@@ -233,11 +233,11 @@ func TestUsersOverrideSlumbers(t *testing.T) {
 func TestInvalidSlumbersAreRefusedOrReported(t *testing.T) {
 	s := newStory(t)
 	for what, change := range map[string]string{
-		"a wave without targets":            `{"spec": {"waves": [{"name": "a", "targets": []}]}}`,
-		"an unknown kind":                   `{"spec": {"waves": [{"name": "a", "targets": [{"kind": "Pod", "selector": {}}]}]}}`,
-		"a timeout of zero":                 `{"spec": {"waveTimeout": "0s"}}`,
-		"a holiday with and without a year": `{"spec": {"holidays": [{"first": "2026-12-24", "last": "--12-26"}]}}`,
-		"a deadline of one second":          `{"spec": {"startingDeadlineSeconds": 1}}`,
+		"a wave without targets":                        `{"spec": {"waves": [{"name": "a", "targets": []}]}}`,
+		"a target of an unsupported kind":               `{"spec": {"waves": [{"name": "a", "targets": [{"kind": "Pod", "selector": {}}]}]}}`,
+		"a wave timeout of zero":                        `{"spec": {"waveTimeout": "0s"}}`,
+		"a holiday with a year in only one of its days": `{"spec": {"holidays": [{"first": "2026-12-24", "last": "--12-26"}]}}`,
+		"a starting deadline of one second":             `{"spec": {"startingDeadlineSeconds": 1}}`,
 	} {
 		if err := s.Client.Patch(t.Context(), s.slumber.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(change))); err == nil {
 			t.Errorf("expected %s to be refused", what)

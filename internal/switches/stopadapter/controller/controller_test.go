@@ -116,8 +116,8 @@ func TestEveryExampleStopsAndRestores(t *testing.T) {
 		waitFor(adapters[o.Example], torporv1alpha1.StopAdapterRunningReason)
 		t.Run(o.Example, func(t *testing.T) { stopAndRestore(t, env, namespace, adapters[o.Example], o) })
 	}
-	t.Run("a deleted adapter restores the stops of Slumbers", func(t *testing.T) { releaseDeleted(t, env, namespace, adapters["flux-kustomization"]) })
-	t.Run("an adapter whose kind is gone is removed", func(t *testing.T) {
+	t.Run("a deleted adapter restores the objects that Slumbers stopped", func(t *testing.T) { releaseDeleted(t, env, namespace, adapters["flux-kustomization"]) })
+	t.Run("a deleted adapter whose kind is no longer served is removed", func(t *testing.T) {
 		crd := &unstructured.Unstructured{}
 		crd.SetAPIVersion("apiextensions.k8s.io/v1")
 		crd.SetKind("CustomResourceDefinition")
@@ -126,7 +126,7 @@ func TestEveryExampleStopsAndRestores(t *testing.T) {
 		testenv.ExpectNoError(t, env.Client.Delete(t.Context(), adapters["cnpg-cluster"]))
 		expectGone(t, env, adapters["cnpg-cluster"])
 	})
-	t.Run("an adapter whose role is gone reports that, and is removed in the end", func(t *testing.T) {
+	t.Run("a deleted adapter without permissions reports them as missing, and is removed after a timeout", func(t *testing.T) {
 		testenv.ExpectNoError(t, env.Client.Get(t.Context(), client.ObjectKey{Name: "torpor-stopadapters"}, &granted))
 		a := adapters["strimzi-kafka"]
 		granted.Rules = slices.DeleteFunc(granted.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.APIGroups, a.Spec.Target.Group) })
