@@ -209,36 +209,36 @@ func TestBreachesOfImportLawsAreFound(t *testing.T) {
 		in   goPackage
 		want []string
 	}{
-		"a decision may use api and actuator": {
+		"a decision package may reach api and actuator": {
 			at: "internal/cluster/hibernation", in: goPackage{Deps: []string{"os", modulePrefix + "api/hive/v1", modulePrefix + "actuator"}},
 		},
-		"a decision must not import os": {
+		"a decision package must not import os": {
 			at: "internal/cluster/hibernation", in: goPackage{Imports: []string{"os", "time"}, Deps: []string{"os", "time"}},
 			want: []string{"imports os"},
 		},
-		"a decision must not reach a client": {
+		"a decision package must not reach a Kubernetes client": {
 			at: "internal/cluster/hibernation", in: goPackage{Deps: []string{"k8s.io/client-go/rest", "k8s.io/client-gone"}},
 			want: []string{"reaches k8s.io/client-go/rest"},
 		},
-		"the decision about certificate requests may parse addresses but not dial": {
+		"the decision package for certificate requests may import net but not net/http": {
 			at: "internal/cluster/hibernation/csr", in: goPackage{Imports: []string{"net", "net/http"}},
 			want: []string{"imports net/http"},
 		},
-		"a controller must not reach another feature or a cloud": {
+		"a controller package must not reach another feature or a cloud": {
 			at: "internal/cluster/hibernation/controller", in: goPackage{Deps: []string{
 				modulePrefix + "internal/cluster/hibernation/csr", modulePrefix + "internal/reconcile", modulePrefix + "internal/cf/process", modulePrefix + "internal/cloud/aws",
 			}},
 			want: []string{"reaches " + modulePrefix + "internal/cf/process", "reaches " + modulePrefix + "internal/cloud/aws"},
 		},
-		"a cloud must not reach another cloud": {
+		"a cloud package must not reach another cloud package": {
 			at: "internal/cloud/aws", in: goPackage{Deps: []string{modulePrefix + "internal/cloud/gcp", modulePrefix + "actuator"}},
 			want: []string{"reaches " + modulePrefix + "internal/cloud/gcp"},
 		},
-		"the actuator port needs no other module": {
+		"the package actuator must not reach another module": {
 			at: "actuator", in: goPackage{Deps: []string{"context", "example.com/sdk"}},
 			want: []string{"reaches example.com/sdk"},
 		},
-		"the API needs only Kubernetes' own types": {
+		"an API package may import only types of Kubernetes": {
 			at: "api/hive/v1", in: goPackage{Imports: []string{"k8s.io/api/core/v1", "example.com/types"}},
 			want: []string{"imports example.com/types"},
 		},
@@ -257,7 +257,7 @@ func TestBreachesOfImportLawsAreFound(t *testing.T) {
 			at: "cmd/kubectl-moco", in: goPackage{Imports: []string{modulePrefix + "internal/cli", modulePrefix + "internal/cluster/hibernation"}},
 			want: []string{"imports " + modulePrefix + "internal/cluster/hibernation"},
 		},
-		"the test bed must not reach the product's packages": {
+		"the test environment local must not reach internal packages of the product": {
 			at: "local", in: goPackage{Deps: []string{modulePrefix + "local/pki", modulePrefix + "api/hive/v1", modulePrefix + "internal/reconcile"}},
 			want: []string{"reaches " + modulePrefix + "internal/reconcile"},
 		},

@@ -75,11 +75,11 @@ func TestUpgradeMatrixMatchesTheVersionChecks(t *testing.T) {
 		t.Fatalf("%s: expected a row of main with versions of Kubernetes, found none", upgradePage)
 	}
 	for what, source := range map[string]struct{ file, pattern, want string }{
-		"the chart requires the oldest Kubernetes of the page":          {"charts/torpor/Chart.yaml", `kubeVersion: ">=(\d+\.\d+)\.0-0"`, row[1]},
-		"torpor check requires the oldest Kubernetes of the page":       {"internal/admin/check/check.go", `OldestKubernetes = "(.+)"`, row[1]},
-		"the tests run the Kubernetes of the page":                      {"Makefile", `(?m)^KUBE +:= v(.+)$`, row[2]},
-		"torpor check expects policies from the Kubernetes of the page": {"internal/admin/check/check.go", `RecordKubernetes = "(.+)"`, row[3]},
-		"the chart installs policies from the Kubernetes of the page":   {"charts/torpor/templates/_objects.tpl", `semverCompare ">=(\d+\.\d+)-0"`, row[3]},
+		"the chart requires the oldest Kubernetes version on the page":           {"charts/torpor/Chart.yaml", `kubeVersion: ">=(\d+\.\d+)\.0-0"`, row[1]},
+		"torpor check requires the oldest Kubernetes version on the page":        {"internal/admin/check/check.go", `OldestKubernetes = "(.+)"`, row[1]},
+		"the tests run the Kubernetes version on the page":                       {"Makefile", `(?m)^KUBE +:= v(.+)$`, row[2]},
+		"torpor check expects policies as of the Kubernetes version on the page": {"internal/admin/check/check.go", `RecordKubernetes = "(.+)"`, row[3]},
+		"the chart installs policies as of the Kubernetes version on the page":   {"charts/torpor/templates/_objects.tpl", `semverCompare ">=(\d+\.\d+)-0"`, row[3]},
 	} {
 		found := regexp.MustCompile(source.pattern).FindStringSubmatch(readFile(t, source.file))
 		if found == nil || found[1] != source.want {

@@ -30,9 +30,9 @@ func TestChangeAnnotations(t *testing.T) {
 		has  annotations
 		want mysqlswitches.AnnotationChange
 	}{
-		"a first stop sets the annotation":                                               {stop, nil, mysqlswitches.AnnotationChange{Annotations: annotations{stopped: "true"}}},
+		"a first stop sets the stop annotation":                                          {stop, nil, mysqlswitches.AnnotationChange{Annotations: annotations{stopped: "true"}}},
 		"a repeated stop changes nothing":                                                {stop, annotations{stopped: "true", why: "a"}, mysqlswitches.AnnotationChange{Annotations: annotations{stopped: "true", why: "a"}, AlreadyDone: true}},
-		"a stop with a reason and an end sets both annotations":                          {because, annotations{"x": "y"}, mysqlswitches.AnnotationChange{Annotations: annotations{stopped: "true", ownWhy: "b", ownEnd: soon, "x": "y"}}},
+		"a stop with a reason and an end sets the part's own annotations for both":       {because, annotations{"x": "y"}, mysqlswitches.AnnotationChange{Annotations: annotations{stopped: "true", ownWhy: "b", ownEnd: soon, "x": "y"}}},
 		"a repeated stop with a new reason replaces the shared reason":                   {because, annotations{stopped: "true", why: "a"}, mysqlswitches.AnnotationChange{Annotations: annotations{stopped: "true", ownWhy: "b", ownEnd: soon}, AlreadyDone: true}},
 		"a stop with its own reason keeps the shared reason for the other stop":          {because, annotations{stopped: "true", other: "true", why: "a"}, mysqlswitches.AnnotationChange{Annotations: annotations{stopped: "true", other: "true", why: "a", ownWhy: "b", ownEnd: soon}, AlreadyDone: true}},
 		"a repeated stop with an empty reason removes the reason":                        {noReason, annotations{stopped: "true", why: "a"}, mysqlswitches.AnnotationChange{Annotations: annotations{stopped: "true"}, AlreadyDone: true}},

@@ -31,7 +31,7 @@ func TestFindLostFields(t *testing.T) {
 		"a field that is not stored is lost":                                            {`{"a":1,"b":2}`, `{"b":2}`, []string{"a"}},
 		"a field that is stored with another value is lost":                             {`{"a":1}`, `{"a":2}`, []string{"a"}},
 		"a map that is not stored is lost as a whole":                                   {`{"a":{"b":1,"c":2}}`, `{}`, []string{"a"}},
-		"a field of a map is named by its path":                                         {`{"a":{"b":1,"c":2}}`, `{"a":{"b":1}}`, []string{"a.c"}},
+		"a lost field of a map is named by its path":                                    {`{"a":{"b":1,"c":2}}`, `{"a":{"b":1}}`, []string{"a.c"}},
 		"a list that is not stored is lost as a whole":                                  {`{"a":[1]}`, `{}`, []string{"a"}},
 		"an empty value that is not stored is not lost":                                 {`{"a":{},"b":[],"c":null}`, `{}`, nil},
 		"a field that is lost in all items of a list is named once":                     {`{"a":[{"b":1,"c":1},{"b":2,"c":2}]}`, `{"a":[{"b":1},{"b":2}]}`, []string{"a[].c"}},

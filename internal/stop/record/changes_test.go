@@ -34,16 +34,16 @@ func TestChanges(t *testing.T) {
 		before, after Records
 		want          []decision.Change
 	}{
-		"a part that was never stopped: no change":                             {nil, nil, nil},
-		"an unchanged stop: no change":                                         {Records{held}, Records{held}, nil},
-		"a start that was recorded before: no change":                          {Records{started}, Records{started}, nil},
-		"a first stop: a requested stop":                                       {nil, Records{held}, change("Stop requested", stop)},
-		"a stop with an end: a requested stop with this end":                   {nil, Records{later}, change("Stop requested", timed)},
-		"a stop after a start: a requested stop":                               {Records{started}, Records{next, started}, change("Stop requested", decision.Request{Requester: "carol"})},
-		"a new end of a stop: a changed stop":                                  {Records{held}, Records{later}, change("Stop changed", timed)},
-		"a start by a user: a requested start":                                 {Records{held}, Records{started}, change("Start requested", decision.Request{Requester: "bob"})},
-		"a stop that ended at its requested end: no change":                    {Records{later}, Records{expired}, nil},
-		"a start and a new stop between two passes: only the stop is a change": {Records{held}, Records{next, started}, change("Stop requested", decision.Request{Requester: "carol"})},
+		"a part that was never stopped: no change":                                  {nil, nil, nil},
+		"an unchanged stop: no change":                                              {Records{held}, Records{held}, nil},
+		"a start that was recorded before: no change":                               {Records{started}, Records{started}, nil},
+		"a first stop: the change Stop requested":                                   {nil, Records{held}, change("Stop requested", stop)},
+		"a stop with an end: the change Stop requested with this end":               {nil, Records{later}, change("Stop requested", timed)},
+		"a stop after a start: the change Stop requested":                           {Records{started}, Records{next, started}, change("Stop requested", decision.Request{Requester: "carol"})},
+		"a new end of a stop: the change Stop changed":                              {Records{held}, Records{later}, change("Stop changed", timed)},
+		"a start by a user: the change Start requested":                             {Records{held}, Records{started}, change("Start requested", decision.Request{Requester: "bob"})},
+		"a stop that ended at its requested end: no change":                         {Records{later}, Records{expired}, nil},
+		"a start and a new stop between two passes: only the change Stop requested": {Records{held}, Records{next, started}, change("Stop requested", decision.Request{Requester: "carol"})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

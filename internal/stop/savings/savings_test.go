@@ -120,10 +120,10 @@ func TestTotals(t *testing.T) {
 	}
 	now := tuesday().Add(10 * time.Second)
 	for name, row := range map[string]struct{ found, want Totals }{
-		"current week":              {TotalsOfWeek(s, monday, now), Totals{CPUSeconds: 5, MemoryByteSeconds: 20 * 1024}},
-		"earlier week":              {TotalsOfWeek(s, monday.AddDate(0, 0, -7), now), Totals{CPUSeconds: 4, MemoryByteSeconds: 3 * 1024}},
-		"all stops":                 {TotalsUntil(s, now), Totals{CPUSeconds: 14, MemoryByteSeconds: 27 * 1024}},
-		"no recorded savings: zero": {TotalsUntil(nil, now), Totals{}},
+		"savings of the current week": {TotalsOfWeek(s, monday, now), Totals{CPUSeconds: 5, MemoryByteSeconds: 20 * 1024}},
+		"savings of an earlier week":  {TotalsOfWeek(s, monday.AddDate(0, 0, -7), now), Totals{CPUSeconds: 4, MemoryByteSeconds: 3 * 1024}},
+		"savings of all stops":        {TotalsUntil(s, now), Totals{CPUSeconds: 14, MemoryByteSeconds: 27 * 1024}},
+		"no recorded savings: zero":   {TotalsUntil(nil, now), Totals{}},
 	} {
 		if row.found != row.want {
 			t.Errorf("%s: expected %+v, found %+v", name, row.want, row.found)

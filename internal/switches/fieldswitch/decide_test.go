@@ -120,7 +120,7 @@ func TestDecide(t *testing.T) {
 	}{
 		"an object without a request for a stop: nothing changes":                                                    {"", "3"},
 		"a Slumber stops and starts the object: the replicas are restored":                                           {"sleep wake", "3 ObjectStopped ObjectRestored"},
-		"a Slumber stops the object: stopped":                                                                        {"sleep", "0 ObjectStopped"},
+		"a Slumber stops the object: scaled to zero":                                                                 {"sleep", "0 ObjectStopped"},
 		"a user stops and starts the object: the replicas are restored":                                              {"stop start", "3 ObjectStopped ObjectRestored"},
 		"a user stops the object during a Slumber's stop: still stopped after the end of the Slumber's stop":         {"sleep stop wake", "0 ObjectStopped"},
 		"a user scales the object to zero before a Slumber's stop: still at zero after the end of that stop":         {"scale:0 sleep wake", "0 ObjectStopped ObjectRestored"},

@@ -146,7 +146,7 @@ func TestInvalidStopsAreRefused(t *testing.T) {
 	}{
 		"a path through a number: refused":                      {"{spec: {a: 1}}", "expected a map at /spec/a", operation("add", "/spec/a/b", "true")},
 		"a replace of a field whose parent is missing: refused": {"{spec: {}}", "expected a map at /spec/a", operation("replace", "/spec/a/b", "true")},
-		"an add without a value: refused":                       {"{spec: {}}", "expected a value for /spec/a", operation("add", "/spec/a", "")},
+		"an add operation without a value: refused":             {"{spec: {}}", "expected a value for /spec/a", operation("add", "/spec/a", "")},
 		"a current value that is too large to save: refused":    {"{spec: {a: " + strings.Repeat("x", maxRestore) + "}}", "expected at most 16384 bytes", operation("add", "/spec/a", "true")},
 		"two operations on the same field: refused":             {"{spec: {}}", "expected each field once, found /spec/a twice", operation("twice", "/spec/a", "true")},
 		"a path through more than 50 missing maps: refused":     {"{spec: {}}", "expected at most 50 fields", operation("add", "/spec"+strings.Repeat("/a", 60), "true")},

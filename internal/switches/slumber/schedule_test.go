@@ -53,18 +53,18 @@ func TestTransitions(t *testing.T) {
 			specOf("Europe/Berlin", nights, mornings, torporv1alpha1.Holiday{First: "2026-11-27"}), "2026-11-26T12:00:00+01:00",
 			[]string{"Asleep Thu 2026-11-26T20:00:00+01:00", "Awake Mon 2026-11-30T07:00:00+01:00"},
 		},
-		"a yearly holiday from December to January: once in each year": {
+		"a yearly holiday from December to January: one sleep in each year": {
 			specOf("Europe/Berlin", "0 3 1 6 *", "0 4 1 6 *", torporv1alpha1.Holiday{First: "--12-24", Last: "--01-01"}), "2026-12-01T00:00:00+01:00",
 			[]string{
 				"Asleep Thu 2026-12-24T00:00:00+01:00", "Awake Sat 2027-01-02T00:00:00+01:00",
 				"Asleep Tue 2027-06-01T03:00:00+02:00", "Awake Tue 2027-06-01T04:00:00+02:00", "Asleep Fri 2027-12-24T00:00:00+01:00",
 			},
 		},
-		"a window on leap days: every four years": {
+		"a window on leap days: one sleep every four years": {
 			specOf("UTC", "0 0 29 2 *", "0 12 29 2 *"), "2026-01-01T00:00:00Z",
 			[]string{"Asleep Tue 2028-02-29T00:00:00Z", "Awake Tue 2028-02-29T12:00:00Z", "Asleep Sun 2032-02-29T00:00:00Z"},
 		},
-		"a holiday on leap days: every four years": {
+		"a holiday on leap days: one sleep every four years": {
 			torporv1alpha1.SlumberSpec{TimeZone: "UTC", Holidays: []torporv1alpha1.Holiday{{First: "--02-29"}}},
 			"2026-01-01T00:00:00Z",
 			[]string{"Asleep Tue 2028-02-29T00:00:00Z", "Awake Wed 2028-03-01T00:00:00Z", "Asleep Sun 2032-02-29T00:00:00Z"},
@@ -217,7 +217,7 @@ func TestScheduleErrors(t *testing.T) {
 	}{
 		"an unknown time zone: refused":                                             {specOf("Europe/Atlantis", "0 20 * * *", "0 7 * * *"), "spec.timeZone: expected the name of a time zone"},
 		"the local time zone of the manager: refused":                               {specOf("Local", "0 20 * * *", "0 7 * * *"), "spec.timeZone: expected the name of a time zone"},
-		"six fields: refused":                                                       {specOf("UTC", "0 0 20 * * *", "0 7 * * *"), "spec.windows[0].sleep \"0 0 20 * * *\": expected five fields of cron"},
+		"a cron expression of six fields: refused":                                  {specOf("UTC", "0 0 20 * * *", "0 7 * * *"), "spec.windows[0].sleep \"0 0 20 * * *\": expected five fields of cron"},
 		"an hour that does not exist: refused":                                      {specOf("UTC", "0 25 * * *", "0 7 * * *"), "spec.windows[0].sleep \"0 25 * * *\": expected five fields of cron"},
 		"day of the week 8: refused":                                                {specOf("UTC", "0 20 * * 5-8", "0 7 * * *"), "spec.windows[0].sleep \"0 20 * * 5-8\": expected five fields of cron"},
 		"a step of zero: refused":                                                   {specOf("UTC", "0 20 * * FRI-MON/0", "0 7 * * *"), "spec.windows[0].sleep \"0 20 * * FRI-MON/0\": expected five fields of cron"},

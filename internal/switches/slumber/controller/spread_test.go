@@ -173,11 +173,11 @@ func TestSpreadAtAdmission(t *testing.T) {
 		over    time.Duration
 		refusal string
 	}{
-		"zero: accepted":                {0, ""},
-		"fifteen minutes: accepted":     {15 * time.Minute, ""},
-		"four hours: accepted":          {4 * time.Hour, ""},
-		"more than four hours: refused": {4*time.Hour + time.Second, "expected a duration from 0s to 4h"},
-		"a negative duration: refused":  {-time.Second, "expected a duration from 0s to 4h"},
+		"spreadOver of zero: accepted":                {0, ""},
+		"spreadOver of fifteen minutes: accepted":     {15 * time.Minute, ""},
+		"spreadOver of four hours: accepted":          {4 * time.Hour, ""},
+		"spreadOver of more than four hours: refused": {4*time.Hour + time.Second, "expected a duration from 0s to 4h"},
+		"a negative spreadOver: refused":              {-time.Second, "expected a duration from 0s to 4h"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := sleepAt("0 20 * * *")
