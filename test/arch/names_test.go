@@ -241,8 +241,8 @@ func shareOfOneWord(names []string) float64 {
 	return float64(short) / math.Max(1, float64(len(names)))
 }
 
-// countWords counts the words of a name by their first letters: a capital letter after a small one or before one, so that API is one
-// word.
+// countWords counts the words of a name. A word begins with a capital letter that follows or precedes a small letter,
+// so API is one word.
 func countWords(name string) int {
 	letters := []rune(name)
 	count := 0

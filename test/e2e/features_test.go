@@ -113,7 +113,8 @@ func TestOtherNamespacesAreLeftAlone(t *testing.T) {
 	testenv.Eventually(t, "only that namespace is watched", func() error { return w.checkWatchesOf(watched) })
 }
 
-// checkWatchesOf returns an error if requests for namespaced objects are open outside a namespace, or too few in it.
+// checkWatchesOf returns an error if watches of namespaced objects are open outside a namespace, or if too few are open
+// in the namespace.
 func (w *environment) checkWatchesOf(namespace string) error {
 	w.traffic.mu.Lock()
 	defer w.traffic.mu.Unlock()

@@ -80,7 +80,7 @@ func (m scopedManager) waitUntilReady(t *testing.T) {
 	})
 }
 
-// waitUntilUnready waits until the readiness check of a manager's scope fails with the words.
+// waitUntilUnready waits until a manager's readiness check scope fails with a message that contains the words.
 func (m scopedManager) waitUntilUnready(t *testing.T, words ...string) {
 	t.Helper()
 	testenv.Eventually(t, "a manager that is not ready", func() error {
@@ -104,7 +104,8 @@ func (h scopedHub) waitUntilHandled(t *testing.T, namespace string) {
 	h.WaitForCondition(t, buildUninstalledCluster(namespace), hivev1.ClusterHibernatingCondition, metav1.ConditionUnknown, hivev1.NotInstalledReason)
 }
 
-// TestDeploymentsLeadDifferentParts runs managers with different --controllers. Each leads the parts of its controllers.
+// TestDeploymentsLeadDifferentParts runs managers with different --controllers. Each manager becomes the leader for its
+// own controllers.
 func TestDeploymentsLeadDifferentParts(t *testing.T) {
 	t.Parallel()
 	hub := newScopedHub(t, "team-a")

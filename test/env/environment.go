@@ -88,7 +88,7 @@ func programPath(t testing.TB, variable, target string) string {
 	return path
 }
 
-// callTimeout limits each request of a test to one of its own servers.
+// callTimeout is the time limit of each request from a test to one of the test's servers.
 const callTimeout = time.Minute
 
 // Environment is a real API server with its etcd, whose processes end with the test, and an administrator's client
@@ -319,7 +319,7 @@ func newClient(t testing.TB, cfg *rest.Config) client.Client {
 		t.Fatalf("register kinds: %v", err)
 	}
 	cfg = rest.CopyConfig(cfg)
-	// A request to a hanging server must time out before the whole test binary does.
+	// A request to a hanging server must time out before the test binary does.
 	cfg.Timeout = callTimeout
 	c, err := client.New(cfg, client.Options{Scheme: known})
 	if err != nil {

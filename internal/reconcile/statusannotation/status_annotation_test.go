@@ -14,7 +14,8 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 )
 
-// TestRestoreStatus has rows of a status and the annotations that remember parts of it.
+// TestRestoreStatus has in each row a stored status, and annotations with fields that the schema may have dropped from
+// the status.
 func TestRestoreStatus(t *testing.T) {
 	const key = "a"
 	at := func(seconds int64) *metav1.Time { return new(metav1.Unix(seconds, 0)) }

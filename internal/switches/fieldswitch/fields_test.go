@@ -29,8 +29,8 @@ func parseObject(t testing.TB, text string) map[string]any {
 	return object
 }
 
-// TestFieldsAreSetAndBroughtBack applies each operation to objects that have the whole path of the field, a part of
-// it, or nothing of it.
+// TestFieldsAreSetAndBroughtBack applies each operation to an object that has the path of the field completely, partly
+// or not at all.
 func TestFieldsAreSetAndBroughtBack(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {

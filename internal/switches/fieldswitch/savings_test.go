@@ -10,7 +10,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/stop/savings"
 )
 
-// TestSavingsEndWithTheStop has the ways in which a stop of two hours ends. The patch that ends the stop also writes
+// TestSavingsEndWithTheStop ends a stop of two hours in different ways. The patch that ends the stop must also write
 // the savings.
 func TestSavingsEndWithTheStop(t *testing.T) {
 	t.Parallel()

@@ -14,7 +14,7 @@ import (
 // kindsInFile is a place in a file that depends on the kinds.
 type kindsInFile struct {
 	file string
-	// place has one group, which matches the text that the kinds determine.
+	// place has one capture group, which matches the text that the kinds determine.
 	place *regexp.Regexp
 	want  string
 }
@@ -72,7 +72,8 @@ func TestFilesListEveryKind(t *testing.T) {
 	}
 }
 
-// isStoppedWhole reports whether users stop objects of the kind, and not only parts of them.
+// isStoppedWhole reports whether users can stop an object of the kind as a whole, and not only a part of it such as
+// clustering.
 func isStoppedWhole(k Kind) bool {
 	_, isPartly := k.Definition.(PartlyStopped)
 	return !isPartly

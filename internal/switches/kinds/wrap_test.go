@@ -26,7 +26,7 @@ var (
 	lineBreak = regexp.MustCompile(`\s*\n\s*(?:(?://|#) ?)?|\s+`)
 )
 
-// textSpan is a part of a text, from its first byte to the one after its last.
+// textSpan is a part of a text, from the offset of its first byte to the offset after its last byte.
 type textSpan struct{ start, end int }
 
 // foldSpace returns a text without line breaks and beginnings of comments.

@@ -27,7 +27,7 @@ const (
 	sequences     = 150
 	soakSequences = 10_000 // 132 s of CPU time.
 	steps         = 20
-	// modelSpread is the spec.spreadOver of the model. It is shorter than the time for which settle runs.
+	// modelSpread is spec.spreadOver in the model. It is shorter than the time for which settle runs.
 	modelSpread = 5 * time.Second
 	// shards is the number of parallel subtests.
 	shards = 4
@@ -45,8 +45,8 @@ type fleet struct {
 	// seen is the Slumber as it is in its controller's cache.
 	seen    *torporv1alpha1.Slumber
 	members []*modelMember
-	// startedAt is when the manager started; isAway is true while no manager runs. Kinds with a switch of their own
-	// are announced some time after the start.
+	// startedAt is the time at which the manager started; isAway is true while no manager runs. Kinds that are stopped
+	// by setting fields are announced some time after the start.
 	startedAt            time.Time
 	isAway, hasWorkloads bool
 	// isGoing is true while the Slumber is being deleted and its finalizer has not finished.
@@ -418,10 +418,10 @@ func (f *fleet) isQuiet() bool {
 }
 
 // TestRandomSequencesKeepToTheModel has users stop, resume, change, skip and move members of every kind, and edit,
-// suspend and delete the Slumber, while managers die and are away. Half of the sequences have a ClusterSlumber, whose
-// members users also exclude by label and hand over to a Slumber of their own namespace. At any time, members that users have stopped are
-// stopped, and waves keep their order. In the end, all other members follow the schedule, unless a user skips or has
-// resumed them, and every switch has the value that users gave it.
+// suspend and delete the Slumber. Managers die, and at times no manager runs. Half of the sequences have a
+// ClusterSlumber. Users also exclude its members by a label, or have a Slumber of the namespace select them. At any
+// time, members that users have stopped are stopped, and waves keep their order. In the end, all other members follow
+// the schedule, unless a user skips or has resumed them, and every switch has the value that users gave it.
 func TestRandomSequencesKeepToTheModel(t *testing.T) {
 	t.Parallel()
 	count := sequences
@@ -444,7 +444,8 @@ func TestRandomSequencesKeepToTheModel(t *testing.T) {
 	}
 }
 
-// expectAtRest expects all members to be as wanted, and to be as users left them once the Slumber is gone.
+// expectAtRest expects all members to be in their intended state. After the deletion of the Slumber, this is the state
+// that users have requested.
 func (f *fleet) expectAtRest() {
 	f.t.Helper()
 	for _, m := range f.members {

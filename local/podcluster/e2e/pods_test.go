@@ -259,7 +259,7 @@ func readTraces(w podCluster) machineTraces {
 	return found
 }
 
-// expectSame expects the same state as before, after some time: the kernel removes some things with a delay.
+// expectSame expects the machine's state to be the same as before, and no process of the test to be left.
 func (t machineTraces) expectSame(tb testing.TB, before machineTraces, when string) {
 	tb.Helper()
 	for kind, was := range before {

@@ -137,7 +137,7 @@ func (w *env) countManagerRequests(t *testing.T) float64 {
 	return sum(readMetrics(t, w.managerMetrics, "rest_client_requests_total{"))
 }
 
-// restartAmongMany restarts one app of two instances whose Pods are ready, and end, at once.
+// restartAmongMany restarts one app of two instances, whose Pods become ready and end immediately.
 func (w *env) restartAmongMany(t *testing.T, report func(string, float64)) {
 	t.Helper()
 	const guid = "restarted-0000-4000-8000-000000000000"

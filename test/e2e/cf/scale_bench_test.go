@@ -315,8 +315,8 @@ func readMetrics(t *testing.T, address, begin string) (found []float64) {
 	return found
 }
 
-// playStatefulSets creates the Pods of each StatefulSet, which are ready at once, and deletes those beyond its
-// replicas.
+// playStatefulSets acts as the controller of StatefulSets: it creates Pods that are ready immediately, and deletes Pods
+// beyond the replicas.
 func (w *env) playStatefulSets(t *testing.T) func([]client.Object, string, watch.Event) {
 	t.Helper()
 	ctx := t.Context()

@@ -31,7 +31,7 @@ type endedStop struct {
 	whileStopped func()
 }
 
-// expectEnds stops the object as one user, and changes the end as another, so that the stop ends by itself.
+// expectEnds stops the object as one user, and sets an end as another user. It expects that the stop ends at this time.
 func (s endedStop) expectEnds(t *testing.T) {
 	t.Helper()
 	if s.policy != "" {

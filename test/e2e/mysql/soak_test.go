@@ -385,8 +385,8 @@ type scaling struct {
 	size  int
 }
 
-// listScalings returns the changes, beginning with one instance. The last one is refused, because instances cannot
-// be removed.
+// listScalings returns the changes, beginning with one instance. The API server refuses the last change, because it
+// would remove instances.
 func listScalings() []scaling { return []scaling{{0, 1}, {0.1, 3}, {0.5, 5}, {0.75, 3}} }
 
 // scaleWhenDue scales the cluster if a change is due, so that the next fault occurs during the scaling.
@@ -690,7 +690,7 @@ func (c *rowWriter) connectTo(t *testing.T, server int) {
 
 func (c *rowWriter) disconnect() {
 	if c.db != nil {
-		_ = c.db.Close() // The connection is not used anymore, so an error does not matter.
+		_ = c.db.Close() // The connection is no longer used, so an error has no effect.
 		c.db = nil
 	}
 }

@@ -471,7 +471,7 @@ func TestAppsOnRealPods(t *testing.T) {
 // appSuite is the common state of the steps.
 type appSuite struct {
 	*cfEnv
-	// whole is the test of all steps.
+	// whole is the testing.T of the test that contains all steps.
 	whole         *testing.T
 	shop          pushedApp
 	unhealthyApps []*unhealthyApp

@@ -97,7 +97,8 @@ func (e *podsEnv) kubectl(t *testing.T, args ...string) string {
 	return e.mustRun(t, "", filepath.Join(e.programs, "kubectl"), args...)
 }
 
-// apply applies a manifest of testdata after replacing words, which are given in pairs.
+// apply replaces words in a manifest of testdata, and applies the manifest. The parameter words alternates words and
+// replacements.
 func (e *podsEnv) apply(t *testing.T, file string, words ...string) {
 	t.Helper()
 	manifest, err := os.ReadFile(filepath.Join("testdata", file))

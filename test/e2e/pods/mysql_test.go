@@ -583,7 +583,7 @@ func (c *rowWriter) longestGap() time.Duration {
 func (c *rowWriter) stopWriting() {
 	c.stop()
 	c.done.Wait()
-	_ = c.db.Close() // The connection is not needed anymore.
+	_ = c.db.Close() // The connection is no longer needed.
 }
 
 // missingNumbers returns the numbers that rows does not contain, which has one number per line.

@@ -76,7 +76,7 @@ func (h *hub) clientOf(t *testing.T, who string) client.Client {
 	return c
 }
 
-// removePolicy removes the policy that records requesters; it has no effect anymore after a short delay.
+// removePolicy removes the policy that records requesters. The policy loses its effect after a short delay.
 func (h *hub) removePolicy(t *testing.T, policy string) {
 	t.Helper()
 	name := metav1.ObjectMeta{Name: policy}

@@ -36,7 +36,7 @@ const (
 // webhookHub is an API server of an older version, which calls a webhook in the test's own process.
 type webhookHub struct {
 	*hub
-	// questions counts the calls of the webhook.
+	// questions is the number of calls of the webhook.
 	questions *atomic.Int32
 }
 

@@ -25,7 +25,7 @@ const (
 	forged  = "the-ceo"
 )
 
-// role is a user or a program that writes in a certain way.
+// role is a user or a program, with the kind of request that it uses to write.
 type role struct {
 	name string
 	// user is its user name.

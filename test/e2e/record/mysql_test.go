@@ -116,8 +116,8 @@ func (h *mysqlHub) expectStops(t *testing.T, what string, clusteringBy, reconcil
 	})
 }
 
-// TestStopsOfAMySQLClusterAreNoted stops each part as another user, with forged names, and starts it again as
-// others.
+// TestStopsOfAMySQLClusterAreNoted stops each part as a different user with a forged requester, and starts each part
+// again as a further user.
 func TestStopsOfAMySQLClusterAreNoted(t *testing.T) {
 	t.Parallel()
 	h := newMySQLHub(t)

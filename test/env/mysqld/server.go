@@ -305,8 +305,8 @@ func (s *Server) PID() int {
 	return s.process.PID()
 }
 
-// WaitForCrash waits until the server has ended by itself, at most for the given time. It returns the exit code, and
-// the statement in MySQL's crash report. A server that crashes closes its sessions before it ends.
+// WaitForCrash waits until the server has crashed, at most for the given time. It returns the exit code, and the
+// statement in MySQL's crash report. A server that crashes closes its sessions before it ends.
 func (s *Server) WaitForCrash(most time.Duration) (report string, hasEnded bool) {
 	s.mu.Lock()
 	p := s.process

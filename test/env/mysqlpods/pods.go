@@ -279,7 +279,7 @@ func (c *PodCluster) startProbe(t testing.TB, i int) {
 	var probes sync.WaitGroup
 	probe := newReadinessProbe(t, c.Servers[i], c.readAgentPassword)
 	probes.Go(func() {
-		defer func() { _ = probe.db.Close() }() // The server may be gone.
+		defer func() { _ = probe.db.Close() }() // The server may have ended.
 		tick := time.NewTicker(probeTick)
 		defer tick.Stop()
 		for {

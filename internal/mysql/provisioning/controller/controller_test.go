@@ -790,8 +790,8 @@ type requestRecorder struct {
 	mu     sync.Mutex
 	next   http.RoundTripper
 	writes []string
-	// underWay is the number of requests in progress, and lastEnded the time at which the last one finished, by
-	// namespace.
+	// underWay is the number of requests in progress by namespace, and lastEnded the time at which the latest request
+	// of a namespace ended.
 	underWay  map[string]int
 	lastEnded map[string]time.Time
 }

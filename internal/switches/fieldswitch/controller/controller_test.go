@@ -85,7 +85,7 @@ type story struct {
 	stop  func()
 	// lists counts the list requests of the controllers' client to the API server.
 	lists atomic.Int64
-	// read has the names of the objects that the controllers read as a whole.
+	// read has the names of the objects that the controllers read completely, not only their metadata.
 	read sync.Map
 }
 

@@ -25,7 +25,7 @@ func TestSavingsOfADeploymentSurviveTheManager(t *testing.T) {
 	s.clock = now
 	pass := func(d time.Duration) { now.SetTime(now.Now().Add(d)) }
 	nextManager := func() {
-		s.metrics = NewMetrics() // A new process has no counts of its own.
+		s.metrics = NewMetrics() // A new process has counted no savings itself.
 		s.start(t)
 	}
 	show := func(cpu, memory int64) {

@@ -22,8 +22,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestStopsOfASlumberThatIsGoneAreTakenAway has a ClusterDeployment whose Slumber is gone without its finalizer
-// having run, and a Deployment with a stop that was written by hand.
+// TestStopsOfASlumberThatIsGoneAreTakenAway has a ClusterDeployment whose Slumber was deleted although the finalizer
+// had not run, and a Deployment on which a user wrote a stop of a Slumber.
 func TestStopsOfASlumberThatIsGoneAreTakenAway(t *testing.T) {
 	env := shared.Get(t)
 	now := clocktesting.NewFakePassiveClock(beforeNight())

@@ -163,8 +163,8 @@ func (s *outageStory) describeSpecs(t *testing.T) (specs map[string]any, version
 	return specs, versions
 }
 
-// TestOutageDuringAWindowRunsEachActionOnce has no manager running when a window begins, then when it ends, and then
-// during a whole window, with members of every kind. The result is the same as without the outage, each action
+// TestOutageDuringAWindowRunsEachActionOnce has members of every kind. No manager runs when the first window begins,
+// when this window ends, and during another whole window. The result is the same as without the outage, each action
 // happens once, and a member that a user stopped during the outage remains stopped.
 func TestOutageDuringAWindowRunsEachActionOnce(t *testing.T) {
 	s := newOutageStory(t)
