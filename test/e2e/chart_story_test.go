@@ -138,7 +138,8 @@ func (r installedRelease) startDeployedManager(t *testing.T, flags ...string) *t
 		t.Errorf("expected the namespace of the release in %q, found another", args)
 	}
 	m := r.startManager(t, append(args, flags...)...)
-	// The process replaces all Pods of the Deployment, and the test replaces the kubelet that reports their status.
+	// The process stands in for all Pods of the Deployment. The test writes the status that the Deployment's controller
+	// would report.
 	d.Status.Replicas, d.Status.ReadyReplicas = *d.Spec.Replicas, *d.Spec.Replicas
 	testenv.ExpectNoError(t, r.hub.Client.Status().Update(t.Context(), &d))
 	return m

@@ -84,7 +84,7 @@ func TestChartAcceptsPlacementAndPullSecrets(t *testing.T) {
 			t.Errorf("%s: expected an error about the misspelled value, found none", misspelled)
 		}
 	}
-	// The schema contains each field that Kubernetes has.
+	// The schema of the chart's values must contain each field of these Kubernetes types.
 	for path, of := range map[string]any{
 		"tolerations[0]": corev1.Toleration{}, "affinity": corev1.Affinity{}, "affinity.nodeAffinity": corev1.NodeAffinity{}, "affinity.podAffinity": corev1.PodAffinity{},
 		"affinity.podAntiAffinity": corev1.PodAntiAffinity{}, "topologySpreadConstraints[0]": corev1.TopologySpreadConstraint{},

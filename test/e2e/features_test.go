@@ -45,8 +45,8 @@ func TestDisabledFeatureSendsNoRequests(t *testing.T) {
 	}
 }
 
-// TestHibernationAlone hibernates and resumes a cluster with only the permissions in config/features/hibernation,
-// while the manager tries to run all features; then it gets the permissions of MySQL.
+// TestHibernationAlone hibernates and resumes a cluster with only the permissions in config/features/hibernation, while
+// the manager tries to run all features. Then the manager gets the permissions of the feature mysql.
 func TestHibernationAlone(t *testing.T) {
 	t.Parallel()
 	w := newEnvironment(t)

@@ -179,8 +179,8 @@ func (e *Environment) nodeIsReady(t testing.TB, name string) error {
 	return errors.New("expected the node to be ready and without taints, found it is not")
 }
 
-// hubCollection makes the garbage collector of a test's control plane run less often, as in a real control plane
-// with a larger heap.
+// hubCollection makes Go's garbage collector run less often in a test's control plane, as in a real control plane with
+// a larger heap.
 const hubCollection = "GOGC=400"
 
 const (

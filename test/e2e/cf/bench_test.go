@@ -130,12 +130,12 @@ func benchTimes(t *testing.T, figures map[string]float64) {
 	}
 }
 
-// benchOne measures one app of one instance whose Pods take 10 ms to become ready and to end, as observed by
-// watches. Upstream's figures are the response times of its API, which answers when the StatefulSet object is
-// deleted, or one instance is ready. Torpor's API answers immediately, so its comparable figures end when no
-// StatefulSet and no Pod is left (stop), when an instance of the revision is ready (start), and when in addition
-// nothing older is left (restart). For a stop, upstream waits for less than that. The settled figures end when the
-// app's status reports the result.
+// benchOne measures one app of one instance whose Pods take 10 ms to become ready and to end, as observed by watches.
+// Upstream's figures are the response times of its API, which answers when the StatefulSet object is deleted, or one
+// instance is ready. Torpor's API answers immediately, so its comparable figures end when no StatefulSet and no Pod is
+// left (stop), when an instance of the revision is ready (start), and when in addition no older revision is left
+// (restart). For a stop, upstream does not wait for the end of the Pods. The settled figures end when the app's status
+// reports the result.
 func (w *env) benchOne(t *testing.T, figures map[string]float64) {
 	t.Helper()
 	space, alice := w.createSpace(t), w.newCaller(t, "alice")

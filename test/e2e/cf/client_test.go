@@ -355,7 +355,7 @@ func TestOrgsAndSpacesComeAndGo(t *testing.T) {
 	}
 }
 
-// TestDeletionWaitsForSlowPods deletes an app whose Pods end slowly; the job must not end before they do.
+// TestDeletionWaitsForSlowPods deletes an app whose Pods end slowly; the job must not end before the Pods.
 func TestDeletionWaitsForSlowPods(t *testing.T) {
 	t.Parallel()
 	w := shared.Get(t)
@@ -432,9 +432,9 @@ func (w *env) requireStartedRevision(t *testing.T, space, name string) int {
 	return n
 }
 
-// TestManyRestartsLeaveOneRevisionEach repeats a stop and a start within milliseconds, as `cf restart` sends them.
-// Each time the revision must increase by exactly one, the LRP must have a new name, no Pod of an older revision may
-// be left when the app runs, and until then stats must never show one as running.
+// TestManyRestartsLeaveOneRevisionEach repeats a stop and a start within milliseconds, as `cf restart` sends them. Each
+// time the revision must increase by exactly one, the LRP must have a new name, no Pod of an older revision may be left
+// when the app runs, and until then stats must never show an instance as running.
 func TestManyRestartsLeaveOneRevisionEach(t *testing.T) {
 	t.Parallel()
 	const instances = 2

@@ -163,8 +163,9 @@ func sum(values []float64) (total float64) {
 	return total
 }
 
-// deployedEnvironment returns the environment of the manager's container in its Deployment, which sets Go's
-// memory limit, without the fields of the Pod. A larger limit replaces that of the Deployment.
+// deployedEnvironment returns the environment of the manager's container as its Deployment defines it, which includes
+// Go's memory limit. Variables with fields of the Pod are omitted. If larger exceeds the memory limit, it replaces the
+// limit.
 func deployedEnvironment(t *testing.T, larger int64) (all []string) {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "manager", "deployment.yaml"))

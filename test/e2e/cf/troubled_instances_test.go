@@ -125,7 +125,8 @@ func TestInstanceOfANodeThatIsGoneComesBack(t *testing.T) {
 	w.bind(t, pod, node)
 	w.reportPod(t, pod, running)
 	alice.waitUntilRunning(t, app, 1)
-	// Kubernetes does the same for a node that has not answered for five minutes. The instance does not end.
+	// Kubernetes also deletes the Pods of a node that has not answered for five minutes. The Pod remains, because no
+	// kubelet confirms its end.
 	testenv.ExpectNoError(t, w.Client.Delete(t.Context(), pod, client.GracePeriodSeconds(1), client.Preconditions{UID: &pod.UID}))
 	alice.waitForDetails(t, app, "kubectl taint nodes "+node+" node.kubernetes.io/out-of-service=nodeshutdown:NoExecute")
 	testenv.ExpectPatched(t, w.Environment, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, func(n *corev1.Node) {

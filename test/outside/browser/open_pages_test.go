@@ -235,7 +235,7 @@ func watchMemory(t *testing.T, pid int) *memoryWatch {
 	return w
 }
 
-// reset returns the greatest memory in MiB, and begins again at the present one.
+// reset returns the greatest memory since the last reset in MiB, and restarts the measurement.
 func (w *memoryWatch) reset() float64 {
 	greatest := max(w.greatest.Load(), uint64(w.read()))
 	w.greatest.Store(0)
