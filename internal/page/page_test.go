@@ -156,16 +156,16 @@ func TestButtonsActAsTheirCaller(t *testing.T) {
 		status int
 		words  string
 	}{
-		"a request without a token is refused":             {e.openBrowser(t), stop, nil, http.StatusUnauthorized, "Log in again"},
-		"a viewer is refused":                              {viewer, stop, nil, http.StatusForbidden, "cannot patch resource"},
-		"a form from another site is refused":              {operator, stop, map[string]string{"Sec-Fetch-Site": "cross-site"}, http.StatusForbidden, "cross-origin"},
-		"a form from another origin is refused":            {operator, stop, map[string]string{"Origin": "http://evil.example"}, http.StatusForbidden, "cross-origin"},
-		"an end that has passed is refused":                {operator, with("until", "2020-01-01T00:00:00Z"), nil, http.StatusBadRequest, "which has passed"},
-		"a malformed end is refused":                       {operator, with("until", "someday"), nil, http.StatusBadRequest, `found "someday"`},
-		"an unknown switch is refused":                     {operator, with("part", "wheels"), nil, http.StatusBadRequest, `found "wheels"`},
-		"a kind without switches is refused":               {operator, with("kind", "Secret"), nil, http.StatusBadRequest, `found "Secret"`},
-		"an unknown verb is refused":                       {operator, with("verb", "delete"), nil, http.StatusBadRequest, "stop, start, extend or skip"},
-		"a stop of a missing object fails with status 503": {operator, with("name", "none"), nil, http.StatusServiceUnavailable, ""},
+		"a request without a token is refused":  {e.openBrowser(t), stop, nil, http.StatusUnauthorized, "Log in again"},
+		"a viewer is refused":                   {viewer, stop, nil, http.StatusForbidden, "cannot patch resource"},
+		"a form from another site is refused":   {operator, stop, map[string]string{"Sec-Fetch-Site": "cross-site"}, http.StatusForbidden, "cross-origin"},
+		"a form from another origin is refused": {operator, stop, map[string]string{"Origin": "http://evil.example"}, http.StatusForbidden, "cross-origin"},
+		"an end that has passed is refused":     {operator, with("until", "2020-01-01T00:00:00Z"), nil, http.StatusBadRequest, "which has passed"},
+		"a malformed end is refused":            {operator, with("until", "someday"), nil, http.StatusBadRequest, `found "someday"`},
+		"an unknown switch is refused":          {operator, with("part", "wheels"), nil, http.StatusBadRequest, `found "wheels"`},
+		"a kind without switches is refused":    {operator, with("kind", "Secret"), nil, http.StatusBadRequest, `found "Secret"`},
+		"an unknown verb is refused":            {operator, with("verb", "delete"), nil, http.StatusBadRequest, "stop, start, extend or skip"},
+		"a missing object: status 503":          {operator, with("name", "none"), nil, http.StatusServiceUnavailable, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if status, text := test.by.post(t, "/switch", test.form, test.header); status != test.status || !strings.Contains(text, test.words) {
@@ -305,7 +305,7 @@ func TestMachineHours(t *testing.T) {
 		"a cluster that never hibernated has no known savings":                   {nil, 0, false},
 		"a current hibernation saves machine-hours until now":                    {&hivev1.HibernationRecord{Nodes: nodes, AsleepAt: at(10)}, 60, true},
 		"an ended hibernation saved machine-hours until the start of its resume": {&hivev1.HibernationRecord{Nodes: nodes, AsleepAt: at(10), ResumeStartedAt: at(4)}, 36, true},
-		"a hibernation that has not stopped all machines has no known savings":   {&hivev1.HibernationRecord{Nodes: nodes}, 0, false},
+		"an incomplete hibernation has no known savings":                         {&hivev1.HibernationRecord{Nodes: nodes}, 0, false},
 		"a record without nodes has no known savings":                            {&hivev1.HibernationRecord{AsleepAt: at(10)}, 0, false},
 		"a repair has no known savings":                                          {&hivev1.HibernationRecord{Nodes: nodes, AsleepAt: at(10), Repair: true}, 0, false},
 		"a clock behind the start of the hibernation: savings of zero":           {&hivev1.HibernationRecord{Nodes: nodes, AsleepAt: at(-1)}, 0, true},

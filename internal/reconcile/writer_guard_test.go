@@ -106,7 +106,7 @@ func TestObjectOfAnotherWriterIsLeftAlone(t *testing.T) {
 	}
 	const written = "MOCO has written it: its field manager is moco-controller. Torpor's clustering does not change the object"
 
-	t.Run("an object that MOCO writes gets one report and no other change", func(t *testing.T) {
+	t.Run("an object that MOCO writes gets only one report", func(t *testing.T) {
 		g, cluster := newGuarded(env), createByMOCO("written")
 		setHealthy(cluster)
 		g.expect(t, cluster, 1, written)
@@ -133,7 +133,7 @@ func TestObjectOfAnotherWriterIsLeftAlone(t *testing.T) {
 			t.Errorf("expected one write, two acts and no report, found %d, %d and %v", writes, acts, report)
 		}
 	})
-	t.Run("an object that MOCO writes is handled if the flag takes over all objects", func(t *testing.T) {
+	t.Run("the flag takes over objects that MOCO writes", func(t *testing.T) {
 		g, cluster := newGuarded(env), createByMOCO("flag")
 		g.pass.Guard.TakesOver = true
 		if writes, acts, report := g.reconcile(t, cluster, 2); writes != 0 || acts != 2 || report != nil {

@@ -292,7 +292,7 @@ func findNumbers(text, line string) []string {
 	return slices.Compact(found)
 }
 
-// findOneSided returns the pairs of a superseding and a superseded record of which only one names the other.
+// findOneSided returns pairs of records of which only one states that it supersedes or is superseded.
 func findOneSided(records []decisionRecord) []string {
 	statements := map[string][]string{}
 	for _, d := range records {

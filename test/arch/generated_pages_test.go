@@ -165,8 +165,8 @@ func meaningOf(name, doc string) string {
 	return line
 }
 
-// metricEntries returns the names and help texts of the metrics in every metrics.go: the first two string literals of a
-// description, or the fields Name and Help.
+// metricEntries returns names and help texts of metrics from every metrics.go: the first two literals of a description,
+// or the fields Name and Help.
 func metricEntries(t *testing.T) []referenceEntry {
 	t.Helper()
 	var found []referenceEntry
@@ -347,7 +347,7 @@ func cutStandardFields(schema apiextensionsv1.JSONSchemaProps) apiextensionsv1.J
 }
 
 // cutSharedFields returns a part of a kind without the fields that it shares with a kind of an earlier page, and a
-// sentence that names these fields and that kind. It keeps the fields if fewer than three are shared.
+// sentence that names these fields and that kind. Fewer than three shared fields are kept.
 func cutSharedFields(
 	schema apiextensionsv1.JSONSchemaProps, part, kind string, elsewhere map[string]string,
 ) (rest apiextensionsv1.JSONSchemaProps, sentence string) {
@@ -383,8 +383,8 @@ func mustMarshal(schema apiextensionsv1.JSONSchemaProps) string {
 	return string(text)
 }
 
-// describedFields maps the names and texts of fields to the place where these fields are described: a path on this
-// page, or a link to an earlier page.
+// describedFields maps the names and texts of fields to their description: a path on this page, or a link to an earlier
+// page.
 type describedFields struct{ here, elsewhere map[string]string }
 
 // find returns the place where the fields of an object are already described. Objects with few fields are described on
@@ -414,7 +414,7 @@ func describeFields(
 			kind, at = "[]"+cmp.Or(inner.Type, "value"), at+"[]"
 		}
 		required := ""
-		// Users do not write the status, so its required fields are not marked.
+		// Users do not write required fields of the status.
 		if slices.Contains(schema.Required, name) && !strings.HasPrefix(path, "status") {
 			required = ", required"
 		}
@@ -472,7 +472,7 @@ func withoutFieldName(name, description string) string {
 	if value, ok := cutOneOf(rest, "is ", "are "); ok {
 		rest = value
 		if regexp.MustCompile(`^\S+( or|,) `).MatchString(rest) {
-			return rest // A sentence that begins with a value is not capitalized.
+			return rest // A value at the beginning is not capitalized.
 		}
 	}
 	if value, ok := strings.CutPrefix(rest, "hold "); ok {

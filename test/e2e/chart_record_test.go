@@ -35,15 +35,15 @@ func TestChartChoosesPoliciesOrWebhook(t *testing.T) {
 		version, features string
 		args, want        []string
 	}{
-		"a hub of Kubernetes 1.36: the chart installs policies":                                            {"1.36.0", "hibernation,mysql", nil, policies},
-		"a hub of Kubernetes 1.35 that serves policies: the chart installs policies":                       {"1.35.0", "hibernation,mysql", []string{"--api-versions", lists, "--api-versions", serves}, policies},
-		"a hub of Kubernetes 1.35: the chart installs the webhook":                                         {"1.35.0", "hibernation,mysql", nil, webhooks},
-		"a hub of Kubernetes 1.36 that does not serve policies: the chart installs the webhook":            {"1.36.0", "hibernation,mysql", []string{"--api-versions", lists}, webhooks},
-		"record=webhook on a hub of Kubernetes 1.36: the chart installs the webhook":                       {"1.36.0", "hibernation,mysql", []string{"--set", "record=webhook"}, webhooks},
-		"record=policy on a hub of Kubernetes 1.35: the chart installs policies":                           {"1.35.0", "hibernation,mysql", []string{"--set", "record=policy"}, policies},
-		"record=off: the chart installs neither policies nor the webhook":                                  {"1.35.0", "hibernation,mysql", []string{"--set", "record=off"}, []string{}},
-		"only the feature slumber on a hub of Kubernetes 1.35: the chart installs the webhook of Slumbers": {"1.35.0", "slumber", nil, ofSlumbers},
-		"only the feature cf: the chart installs only the admission of apps":                               {"1.35.0", "cf", nil, []string{"--webhook-address", "Service torpor-webhook"}},
+		"Kubernetes 1.36: policies":                                            {"1.36.0", "hibernation,mysql", nil, policies},
+		"Kubernetes 1.35 that serves policies: policies":                       {"1.35.0", "hibernation,mysql", []string{"--api-versions", lists, "--api-versions", serves}, policies},
+		"Kubernetes 1.35: the webhook":                                         {"1.35.0", "hibernation,mysql", nil, webhooks},
+		"Kubernetes 1.36 that does not serve policies: the webhook":            {"1.36.0", "hibernation,mysql", []string{"--api-versions", lists}, webhooks},
+		"record=webhook on Kubernetes 1.36: the webhook":                       {"1.36.0", "hibernation,mysql", []string{"--set", "record=webhook"}, webhooks},
+		"record=policy on Kubernetes 1.35: policies":                           {"1.35.0", "hibernation,mysql", []string{"--set", "record=policy"}, policies},
+		"record=off: neither policies nor the webhook":                         {"1.35.0", "hibernation,mysql", []string{"--set", "record=off"}, []string{}},
+		"only the feature slumber on Kubernetes 1.35: the webhook of Slumbers": {"1.35.0", "slumber", nil, ofSlumbers},
+		"only the feature cf: only the admission of apps":                      {"1.35.0", "cf", nil, []string{"--webhook-address", "Service torpor-webhook"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := append([]string{"template", "torpor", chart, "--set", "image.repository=torpor", "--kube-version", row.version, "--set", "features={" + row.features + "}"}, row.args...)

@@ -18,8 +18,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// settledLooks is the maximum number of polls after the cluster has settled. During these polls the manager must reach
-// the last kill points, such as events.
+// settledLooks is the number of polls of a settled cluster in which the manager must reach the last kill points, such
+// as events.
 const settledLooks = 60
 
 // reachPowerState brings the cluster to a power state while the manager is killed at each of the points, in order,

@@ -396,8 +396,8 @@ func RunInBackground(t testing.TB, name string, run func(ctx context.Context) er
 }
 
 // WithTransport returns a copy of the environment whose requests pass through a transport of the test. The transport
-// may count, delay or fail requests. Only components that are started with the returned environment use the transport.
-// The Client of the returned environment does not.
+// may count, delay or fail requests. Only components that are started with the returned environment use the transport,
+// not its Client.
 func (e *Environment) WithTransport(wrap func(http.RoundTripper) http.RoundTripper) *Environment {
 	wrapped := *e
 	wrapped.Config = rest.CopyConfig(e.Config)
@@ -459,8 +459,8 @@ func (s *Suite) Run(m *testing.M) int {
 	return code
 }
 
-// startShared calls start with a TB whose cleanups run after the last test of the package. It reports whether start has
-// returned, and returns the reason if start has skipped the test.
+// startShared calls start with a TB whose cleanups run after the last test of the package. It returns whether start has
+// returned, and the reason for a skip.
 func (s *Suite) startShared(t testing.TB, start func(testing.TB)) (isStarted bool, skipped string) {
 	t.Helper()
 	ended := make(chan struct{})

@@ -22,7 +22,7 @@ import (
 
 // Pool lends API servers to tests. Each API server is lent to one test at a time. When the test ends, the pool deletes
 // the objects that the test has created, and lends the API server again. The pool ends an API server whose initial
-// objects have changed, or whose test has failed. Lending saves starts, each of which takes longer than most tests.
+// objects have changed, or whose test has failed. A start takes longer than most tests.
 type Pool struct {
 	suite *Suite
 	start func(testing.TB) *Environment

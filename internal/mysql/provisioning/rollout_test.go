@@ -60,7 +60,7 @@ func TestDecideRollout(t *testing.T) {
 		"a rollout waits while the maximum number of rollouts of other clusters is in progress": {with(three(old, old, old), func(o *ObservedRollout) { o.HasTurn = false }), "no turn", Nothing{}},
 		"a broken Pod is replaced regardless of the rollouts of other clusters":                 {with(three(old, old, broken), func(o *ObservedRollout) { o.HasTurn = false }), "replace a broken Pod", ReplacePod{2}},
 		"the only Pod is replaced without a switchover":                                         {ObservedRollout{RevisionKnown: true, Pods: []PodState{old}, Healthy: true, HasTurn: true}, "replace the only Pod", ReplacePod{0}},
-		"a Pod that another version of Torpor created from the same inputs is not replaced":     {with(three(fresh, kept, fresh), force), "done", Nothing{}},
+		"a kept Pod of another version of Torpor is not replaced":                               {with(three(fresh, kept, fresh), force), "done", Nothing{}},
 		"a forced rollout replaces a Pod of an unhealthy cluster":                               {with(three(old, old, old), force), "forced", ReplacePod{2}},
 		"a forced rollout replaces a Pod of a cluster without a primary":                        {with(three(old, old, old), force, func(o *ObservedRollout) { o.Primary = None }), "forced", ReplacePod{2}},
 		"a forced rollout replaces the primary last":                                            {with(three(fresh, old, old), force), "forced", ReplacePod{2}},
@@ -128,8 +128,7 @@ type modelState struct {
 	isNeverHealthy bool
 }
 
-// TestModel starts rollouts from every combination of the states of one, three or five Pods, and follows each to its
-// end.
+// TestModel follows a rollout from every combination of states of one, three or five Pods.
 func TestModel(t *testing.T) { exploreModel(t, modelState{}) }
 
 // TestForcedModel explores clusters that never become healthy. Their rollouts can finish only because of the

@@ -37,19 +37,19 @@ func TestVolumeGrowth(t *testing.T) {
 		"two volumes grow": {
 			live: live, claims: []string{larger, strings.Replace(logs, "1024Mi", "1025Mi", 1)}, growing: "[mysql-data-moco-a-0 3Gi logs-moco-a-0 1025Mi]",
 		},
-		"a larger template without a storage class: the volume grows in its current class": {live: live, claims: []string{strings.Replace(larger, "storageClassName: fast, ", "", 1), logs}, growing: "[mysql-data-moco-a-0 3Gi]"},
-		"a changed label of a claim template: relabelled":                                  {live: live, claims: []string{strings.Replace(data, "{name:", "{labels: {a: b}, name:", 1), logs}, relabelled: 1},
-		"a changed annotation of the second claim template: relabelled":                    {live: live, claims: []string{data, strings.Replace(logs, "{name:", "{annotations: {a: b}, name:", 1)}, relabelled: 1},
+		"a larger template without a storage class: the volume grows":   {live: live, claims: []string{strings.Replace(larger, "storageClassName: fast, ", "", 1), logs}, growing: "[mysql-data-moco-a-0 3Gi]"},
+		"a changed label of a claim template: relabelled":               {live: live, claims: []string{strings.Replace(data, "{name:", "{labels: {a: b}, name:", 1), logs}, relabelled: 1},
+		"a changed annotation of the second claim template: relabelled": {live: live, claims: []string{data, strings.Replace(logs, "{name:", "{annotations: {a: b}, name:", 1)}, relabelled: 1},
 		"a changed label and a different storage class: left to the user": {live: live, claims: []string{
 			strings.NewReplacer("fast", "slow", "{name:", "{labels: {a: b}, name:").Replace(data), logs,
 		}},
-		"a different storage class: left to the user":                 {live: live, claims: []string{strings.Replace(larger, "fast", "slow", 1), logs}},
-		"a different access mode: left to the user":                   {live: live, claims: []string{strings.Replace(larger, "Once", "Many", 1), logs}},
-		"an additional claim template: left to the user":              {live: live, claims: []string{larger, logs, strings.Replace(logs, "logs", "more", 1)}},
-		"a missing claim template: left to the user":                  {live: live, claims: []string{larger}},
-		"a different claim template name: left to the user":           {live: live, claims: []string{larger, strings.Replace(logs, "logs", "more", 1)}},
-		"a smaller template: reported as shrunk, and no volume grows": {live: live, claims: []string{strings.Replace(data, "2Gi", "1Gi", 1), logs}, shrunk: "[mysql-data]"},
-		"a larger and a smaller template: one volume grows, and the other template is reported as shrunk": {
+		"a different storage class: left to the user":       {live: live, claims: []string{strings.Replace(larger, "fast", "slow", 1), logs}},
+		"a different access mode: left to the user":         {live: live, claims: []string{strings.Replace(larger, "Once", "Many", 1), logs}},
+		"an additional claim template: left to the user":    {live: live, claims: []string{larger, logs, strings.Replace(logs, "logs", "more", 1)}},
+		"a missing claim template: left to the user":        {live: live, claims: []string{larger}},
+		"a different claim template name: left to the user": {live: live, claims: []string{larger, strings.Replace(logs, "logs", "more", 1)}},
+		"a smaller template: shrunk, and no volume grows":   {live: live, claims: []string{strings.Replace(data, "2Gi", "1Gi", 1), logs}, shrunk: "[mysql-data]"},
+		"a larger and a smaller template: one growth, one shrunk template": {
 			live: live, claims: []string{larger, strings.Replace(logs, "1024Mi", "1Mi", 1)}, growing: "[mysql-data-moco-a-0 3Gi]", shrunk: "[logs]",
 		},
 		"a smaller template and a different storage class: left to the user": {live: live, claims: []string{

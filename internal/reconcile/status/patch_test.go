@@ -26,19 +26,19 @@ func TestFindLostFields(t *testing.T) {
 		written, stands string
 		want            []string
 	}{
-		"a stored field with the written value is not lost":                             {`{"a":1,"b":{"c":"d"}}`, `{"a":1,"b":{"c":"d"}}`, nil},
-		"a field that the server adds is not lost":                                      {`{"a":{"b":1}}`, `{"a":{"b":1,"default":2},"other":3}`, nil},
-		"a field that is not stored is lost":                                            {`{"a":1,"b":2}`, `{"b":2}`, []string{"a"}},
-		"a field that is stored with another value is lost":                             {`{"a":1}`, `{"a":2}`, []string{"a"}},
-		"a map that is not stored is lost as a whole":                                   {`{"a":{"b":1,"c":2}}`, `{}`, []string{"a"}},
-		"a lost field of a map is named by its path":                                    {`{"a":{"b":1,"c":2}}`, `{"a":{"b":1}}`, []string{"a.c"}},
-		"a list that is not stored is lost as a whole":                                  {`{"a":[1]}`, `{}`, []string{"a"}},
-		"an empty value that is not stored is not lost":                                 {`{"a":{},"b":[],"c":null}`, `{}`, nil},
-		"a field that is lost in all items of a list is named once":                     {`{"a":[{"b":1,"c":1},{"b":2,"c":2}]}`, `{"a":[{"b":1},{"b":2}]}`, []string{"a[].c"}},
-		"a list item that is not stored is lost":                                        {`{"a":[{"b":1},{"b":2}]}`, `{"a":[{"b":1}]}`, []string{"a[]"}},
-		"a condition of another type in the stored list does not affect the comparison": {`{"conditions":[{"type":"B","reason":"b"}]}`, `{"conditions":[{"type":"A","reason":"a"},{"type":"B","reason":"b"}]}`, nil},
-		"a lost field of a condition is named without the type of the condition":        {`{"conditions":[{"type":"B","observedGeneration":1}]}`, `{"conditions":[{"type":"B"}]}`, []string{"conditions[].observedGeneration"}},
-		"a condition that is not stored is lost as a whole":                             {`{"conditions":[{"type":"B"}]}`, `{"conditions":[{"type":"A"}]}`, []string{"conditions[]"}},
+		"a stored field with the written value is not lost":                      {`{"a":1,"b":{"c":"d"}}`, `{"a":1,"b":{"c":"d"}}`, nil},
+		"a field that the server adds is not lost":                               {`{"a":{"b":1}}`, `{"a":{"b":1,"default":2},"other":3}`, nil},
+		"a field that is not stored is lost":                                     {`{"a":1,"b":2}`, `{"b":2}`, []string{"a"}},
+		"a field that is stored with another value is lost":                      {`{"a":1}`, `{"a":2}`, []string{"a"}},
+		"a map that is not stored is lost as a whole":                            {`{"a":{"b":1,"c":2}}`, `{}`, []string{"a"}},
+		"a lost field of a map is named by its path":                             {`{"a":{"b":1,"c":2}}`, `{"a":{"b":1}}`, []string{"a.c"}},
+		"a list that is not stored is lost as a whole":                           {`{"a":[1]}`, `{}`, []string{"a"}},
+		"an empty value that is not stored is not lost":                          {`{"a":{},"b":[],"c":null}`, `{}`, nil},
+		"a field lost in several list items is named once":                       {`{"a":[{"b":1,"c":1},{"b":2,"c":2}]}`, `{"a":[{"b":1},{"b":2}]}`, []string{"a[].c"}},
+		"a list item that is not stored is lost":                                 {`{"a":[{"b":1},{"b":2}]}`, `{"a":[{"b":1}]}`, []string{"a[]"}},
+		"a stored condition of another type is ignored":                          {`{"conditions":[{"type":"B","reason":"b"}]}`, `{"conditions":[{"type":"A","reason":"a"},{"type":"B","reason":"b"}]}`, nil},
+		"a lost field of a condition is named without the type of the condition": {`{"conditions":[{"type":"B","observedGeneration":1}]}`, `{"conditions":[{"type":"B"}]}`, []string{"conditions[].observedGeneration"}},
+		"a condition that is not stored is lost as a whole":                      {`{"conditions":[{"type":"B"}]}`, `{"conditions":[{"type":"A"}]}`, []string{"conditions[]"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(row.want, findLostFields("", parseFields(t, row.written), parseFields(t, row.stands))); diff != "" {
@@ -94,7 +94,7 @@ func TestStatusPatch(t *testing.T) {
 			`[{"op":"test","path":"/metadata/resourceVersion","value":"7"},{"op":"test","path":"/status/conditions/1/type","value":"A"},` +
 				`{"op":"replace","path":"/status/conditions/1","value":{"status":"False","type":"A"}},{"op":"add","path":"/status/conditions/-","value":{"type":"B"}}]`,
 		},
-		"conditions are removed in order from the last to the first": {
+		"conditions are removed from the last to the first": {
 			`{"conditions":[{"type":"A"},{"type":"B"},{"type":"C"}]}`, `{"conditions":[{"type":"B"}]}`, "",
 			`[{"op":"test","path":"/status/conditions/2/type","value":"C"},{"op":"remove","path":"/status/conditions/2","value":null},` +
 				`{"op":"test","path":"/status/conditions/0/type","value":"A"},{"op":"remove","path":"/status/conditions/0","value":null}]`,

@@ -14,8 +14,7 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 )
 
-// TestRestoreStatus has in each row a stored status, and annotations with fields that the schema may have dropped from
-// the status.
+// TestRestoreStatus has rows with a stored status and with annotations that hold dropped fields of it.
 func TestRestoreStatus(t *testing.T) {
 	const key = "a"
 	at := func(seconds int64) *metav1.Time { return new(metav1.Unix(seconds, 0)) }

@@ -46,9 +46,9 @@ func TestFindingsAboutMachines(t *testing.T) {
 				torporv1alpha1.StopFinding{Code: torporv1alpha1.QuotaExceededFinding, Count: 2, Objects: []string{"r/CPUS", "r/N2_CPUS"}},
 			),
 		},
-		"all machines in their reservation: the finding is removed":                     {check(one), check(one), []actuator.Machine{machine("i-1", running, "")}, check()},
-		"running machine that is still outside of its reservation: the finding is kept": {check(one), check(one), []actuator.Machine{machine("i-1", running, "cr-1")}, check(one)},
-		"stopped machine: the finding about its reservation is kept":                    {check(one), check(one), []actuator.Machine{machine("i-1", stopped, "")}, check(one)},
+		"all machines in their reservation: the finding is removed":     {check(one), check(one), []actuator.Machine{machine("i-1", running, "")}, check()},
+		"machine still outside of its reservation: the finding is kept": {check(one), check(one), []actuator.Machine{machine("i-1", running, "cr-1")}, check(one)},
+		"stopped machine: the finding about its reservation is kept":    {check(one), check(one), []actuator.Machine{machine("i-1", stopped, "")}, check(one)},
 		"new survey of a cluster without observed machines: the finding is taken from the previous check": {
 			check(one), check(), nil, check(one),
 		},

@@ -100,7 +100,7 @@ func TestWebhooksThatBlockTheWakeUp(t *testing.T) {
 		"a webhook that excludes the system namespaces, but not its own namespace, blocks":          {`{` + notTheSystem + `}`, true},
 		"a webhook that excludes the system namespaces and its own namespace blocks nothing":        {`{` + noneOfThese + `}`, false},
 		"a webhook for leases outside the system namespaces blocks nothing":                         {`{` + leases + `,` + notTheSystem + `}`, false},
-		"a webhook for all resources blocks, because its namespace selector does not exclude nodes": {`{` + everything + `,` + noneOfThese + `}`, true},
+		"a webhook for nodes blocks in spite of a namespace selector":                               {`{` + everything + `,` + noneOfThese + `}`, true},
 		"a webhook that selects objects by labels is assumed to block nothing":                      {`{"objectSelector":{"matchLabels":{"inject":"yes"}}}`, false},
 		"a webhook with an empty object selector blocks":                                            {`{"objectSelector":{}}`, true},
 		"a webhook with an invalid selector is ignored":                                             {`{"namespaceSelector":{"matchExpressions":[{"key":"a","operator":"Near"}]}}`, false},

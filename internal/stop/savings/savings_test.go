@@ -44,7 +44,7 @@ func TestNext(t *testing.T) {
 			tuesday().AddDate(0, 0, 6), 6 * 24 * time.Hour,
 			&torporv1alpha1.Savings{MachineSeconds: 2 * 6 * 86400, Weeks: []torporv1alpha1.WeekSavings{weekOf(monday.AddDate(0, 0, 7), 2*43200), weekOf(monday, 2*5*86400+86400)}},
 		},
-		"a stop of ten weeks counts in the four weeks before the current one": {
+		"a stop of ten weeks keeps the sums of only the last four": {
 			&off,
 			Rate{},
 			monday.AddDate(0, 0, 70), 70*24*time.Hour - 36*time.Hour,
@@ -84,8 +84,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// TestWeeks has a cluster that sleeps from Sunday noon to Tuesday noon, and expects the savings of the week at several
-// times.
+// TestWeeks has a stop from Sunday noon to Tuesday noon, and the savings of the current week at several times.
 func TestWeeks(t *testing.T) {
 	t.Parallel()
 	sunday := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
@@ -96,13 +95,13 @@ func TestWeeks(t *testing.T) {
 		at   time.Time
 		want time.Duration
 	}{
-		"no recorded savings: zero":                                                           {nil, tuesday(), 0},
-		"asleep since Sunday noon, an hour later: one hour":                                   {off, sunday.Add(time.Hour), time.Hour},
-		"asleep since Sunday noon, on Tuesday noon: 36 hours of this week":                    {off, tuesday(), 36 * time.Hour},
-		"asleep from Sunday noon to Tuesday noon, an hour later: 36 hours of this week":       {awake, tuesday().Add(time.Hour), 36 * time.Hour},
-		"asleep from Sunday noon to Tuesday noon, on the Sunday after: 36 hours of this week": {awake, sunday.AddDate(0, 0, 7), 36 * time.Hour},
-		"asleep from Sunday noon to Tuesday noon, in the week after: zero":                    {awake, sunday.AddDate(0, 0, 8), 0},
-		"a clock behind the start of the stop: zero":                                          {off, sunday.Add(-time.Hour), 0},
+		"no recorded savings: zero":                                     {nil, tuesday(), 0},
+		"stop since Sunday noon, an hour later: one hour":               {off, sunday.Add(time.Hour), time.Hour},
+		"stop since Sunday noon, on Tuesday noon: 36 hours":             {off, tuesday(), 36 * time.Hour},
+		"stop that ended on Tuesday noon, an hour later: 36 hours":      {awake, tuesday().Add(time.Hour), 36 * time.Hour},
+		"stop that ended on Tuesday noon, on the next Sunday: 36 hours": {awake, sunday.AddDate(0, 0, 7), 36 * time.Hour},
+		"stop that ended in the week before: zero":                      {awake, sunday.AddDate(0, 0, 8), 0},
+		"a clock behind the start of the stop: zero":                    {off, sunday.Add(-time.Hour), 0},
 	} {
 		if found := TotalsOfWeek(row.s, WeekOf(row.at), row.at).MachineSeconds; found != row.want.Seconds() {
 			t.Errorf("%s: expected %s, found %.0f s", name, row.want, found)

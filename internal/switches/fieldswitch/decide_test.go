@@ -118,7 +118,7 @@ func TestDecide(t *testing.T) {
 	for name, row := range map[string]struct {
 		steps, want string
 	}{
-		"an object without a request for a stop: nothing changes":                                                    {"", "3"},
+		"an object without a stop: nothing changes":                                                                  {"", "3"},
 		"a Slumber stops and starts the object: the replicas are restored":                                           {"sleep wake", "3 ObjectStopped ObjectRestored"},
 		"a Slumber stops the object: scaled to zero":                                                                 {"sleep", "0 ObjectStopped"},
 		"a user stops and starts the object: the replicas are restored":                                              {"stop start", "3 ObjectStopped ObjectRestored"},
@@ -136,13 +136,13 @@ func TestDecide(t *testing.T) {
 		"a user skips the Slumber's stop: the replicas are restored":                                                 {"sleep skip", "3 ObjectStopped ObjectRestored"},
 		"an autoscaler that scales from zero: the stop is refused":                                                   {"refuse sleep", "3 StopRefused"},
 		"an autoscaler that no longer scales from zero: the stop is retried":                                         {"refuse sleep allow", "0 StopRefused ObjectStopped"},
-		"an autoscaler that scales from zero and is added during the stop: the start is not refused":                 {"sleep refuse wake", "3 ObjectStopped ObjectRestored"},
-		"a malformed restore annotation: the start is refused, and the object stays stopped":                         {"sleep spoil wake", "0 ObjectStopped StopRefused"},
+		"an autoscaler that is added during the stop: the start is not refused":                                      {"sleep refuse wake", "3 ObjectStopped ObjectRestored"},
+		"a malformed restore annotation: the start is refused":                                                       {"sleep spoil wake", "0 ObjectStopped StopRefused"},
 		"a stop annotation with another value than true: nothing changes":                                            {"stop:yes", "3"},
 		"a malformed record of stops: a start restores the replicas":                                                 {"stop spoil-record start", "3 ObjectStopped ObjectRestored"},
 		"a forged annotation of a Slumber: nothing changes":                                                          {"forge", "3"},
 		"an object that is being deleted: nothing changes":                                                           {"delete sleep", "3"},
-		"a manager that is killed before its first write of the stop and of the start: stopped and restored":         {"sleep/dies sleep wake/dies wake", "3 ObjectStopped ObjectRestored"},
+		"a manager that is killed before each write: stopped and restored":                                           {"sleep/dies sleep wake/dies wake", "3 ObjectStopped ObjectRestored"},
 		"stops by two Slumbers, one of which ends: still stopped":                                                    {"sleep sleep-other wake", "0 ObjectStopped"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -41,7 +41,7 @@ func TestFieldsAreSetAndBroughtBack(t *testing.T) {
 		"a flag that exists: set and restored":  {"{spec: {suspend: false}}", "{spec: {suspend: true}}", []torporv1alpha1.StopOperation{operation("add", "/spec/suspend", "true")}},
 		"an absent flag: set and restored":      {"{spec: {}}", "{spec: {suspend: true}}", []torporv1alpha1.StopOperation{operation("add", "/spec/suspend", "true")}},
 		"a flag that is null: set and restored": {"{spec: {suspend: null}}", "{spec: {suspend: true}}", []torporv1alpha1.StopOperation{operation("add", "/spec/suspend", "true")}},
-		"missing maps on the path: created by the stop and removed by the start": {
+		"missing maps on the path: created and removed again": {
 			"{spec: {}}", "{spec: {a: {b: {c: [1]}}}}", []torporv1alpha1.StopOperation{operation("add", "/spec/a/b/c", "[1]")},
 		},
 		"an annotation with a slash, on an object without annotations: set and restored": {
@@ -173,16 +173,16 @@ func TestOperationsChangeSpecFieldsOrSingleStrings(t *testing.T) {
 		want      string
 		operation torporv1alpha1.StopOperation
 	}{
-		"an operation on a field of the spec: accepted":                        {"", operation("replace", "/spec/a/b", "true")},
-		"an operation on an annotation: accepted":                              {"", operation("add", "/metadata/annotations/cnpg.io~1hibernation", `"on"`)},
-		"an operation that removes a label: accepted":                          {"", operation("remove", "/metadata/labels/a", "")},
-		"a slash in the name of an annotation that is not written ~1: refused": {"write a slash in a name as ~1", operation("add", "/metadata/annotations/cnpg.io/hibernation", `"on"`)},
-		"an operation on all annotations: refused":                             {"write a slash in a name as ~1", operation("remove", "/metadata/annotations", "")},
-		"a boolean value for an annotation: refused":                           {"expected a string for /metadata/annotations/a, found true; put the value in quotes", operation("add", "/metadata/annotations/a", "true")},
-		"a null value for a label: refused":                                    {"expected a string for /metadata/labels/a, found null", operation("add", "/metadata/labels/a", "null")},
-		"an operation on another field of the metadata: refused":               {"expected a field below /spec", operation("add", "/metadata/finalizers", `["a"]`)},
-		"an operation on the status: refused":                                  {"expected a field below /spec", operation("add", "/status/phase", `"Off"`)},
-		"an operation without a value: refused":                                {"[0]: expected a value for /spec/a, found none", operation("add", "/spec/a", "")},
+		"an operation on a field of the spec: accepted":            {"", operation("replace", "/spec/a/b", "true")},
+		"an operation on an annotation: accepted":                  {"", operation("add", "/metadata/annotations/cnpg.io~1hibernation", `"on"`)},
+		"an operation that removes a label: accepted":              {"", operation("remove", "/metadata/labels/a", "")},
+		"a slash in an annotation that is not written ~1: refused": {"write a slash in a name as ~1", operation("add", "/metadata/annotations/cnpg.io/hibernation", `"on"`)},
+		"an operation on all annotations: refused":                 {"write a slash in a name as ~1", operation("remove", "/metadata/annotations", "")},
+		"a boolean value for an annotation: refused":               {"expected a string for /metadata/annotations/a, found true; put the value in quotes", operation("add", "/metadata/annotations/a", "true")},
+		"a null value for a label: refused":                        {"expected a string for /metadata/labels/a, found null", operation("add", "/metadata/labels/a", "null")},
+		"an operation on another field of the metadata: refused":   {"expected a field below /spec", operation("add", "/metadata/finalizers", `["a"]`)},
+		"an operation on the status: refused":                      {"expected a field below /spec", operation("add", "/status/phase", `"Off"`)},
+		"an operation without a value: refused":                    {"[0]: expected a value for /spec/a, found none", operation("add", "/spec/a", "")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -20,11 +20,11 @@ func TestSavingsEndWithTheStop(t *testing.T) {
 		writtenAt time.Time
 		want      int64
 	}{
-		"a stop that goes on: no savings are written":                                             {func(*world) {}, time.Time{}, 0},
-		"a user starts the object: savings of two hours":                                          {func(w *world) { w.annotate(torporv1alpha1.StoppedAnnotation, "false") }, time.Time{}, 2 * 3600 * 500},
-		"another writer scaled the object an hour ago, while no manager ran: savings of one hour": {func(w *world) { w.scale(2) }, end.Add(-time.Hour), 3600 * 500},
-		"another writer scaled the object at an unknown time: savings of two hours":               {func(w *world) { w.scale(2) }, time.Time{}, 2 * 3600 * 500},
-		"a user removes the saved fields and the switch: savings of two hours": {func(w *world) {
+		"a stop that goes on: no savings":                                           {func(*world) {}, time.Time{}, 0},
+		"a user starts the object: savings of two hours":                            {func(w *world) { w.annotate(torporv1alpha1.StoppedAnnotation, "false") }, time.Time{}, 2 * 3600 * 500},
+		"another writer scaled the object an hour ago: savings of one hour":         {func(w *world) { w.scale(2) }, end.Add(-time.Hour), 3600 * 500},
+		"another writer scaled the object at an unknown time: savings of two hours": {func(w *world) { w.scale(2) }, time.Time{}, 2 * 3600 * 500},
+		"a user removes the saved fields: savings of two hours": {func(w *world) {
 			w.annotate(torporv1alpha1.RestoreAnnotation, "")
 			w.annotate(torporv1alpha1.StoppedAnnotation, "")
 		}, time.Time{}, 2 * 3600 * 500},

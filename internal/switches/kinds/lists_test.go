@@ -72,8 +72,7 @@ func TestFilesListEveryKind(t *testing.T) {
 	}
 }
 
-// isStoppedWhole reports whether users can stop an object of the kind as a whole, and not only a part of it such as
-// clustering.
+// isStoppedWhole reports whether users can stop whole objects of the kind, and not only parts such as clustering.
 func isStoppedWhole(k Kind) bool {
 	_, isPartly := k.Definition.(PartlyStopped)
 	return !isPartly

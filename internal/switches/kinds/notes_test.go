@@ -67,7 +67,7 @@ func TestNextOfCluster(t *testing.T) {
 		"an edited requester is restored":                                           {true, true, "9", annotations(by, "bob", version, "7"), annotations(by, "the-ceo", version, "9"), annotations(by, "bob", version, "7")},
 		"a removed requester is restored":                                           {true, true, "9", annotations(by, "bob", version, "7"), nil, annotations(by, "bob", version, "7")},
 		"an end is recorded with its author":                                        {false, true, "7", nil, annotations(until, "8h"), annotations(by, "alice", version, "7", until, "8h", noted, "8h by alice")},
-		"an unchanged end keeps its note in spite of a forged one":                  {true, true, "9", annotations(until, "8h", noted, "8h by bob"), annotations(until, "8h", noted, "8h by the-ceo"), annotations(until, "8h", noted, "8h by bob")},
+		"an unchanged end keeps its note despite a forgery":                         {true, true, "9", annotations(until, "8h", noted, "8h by bob"), annotations(until, "8h", noted, "8h by the-ceo"), annotations(until, "8h", noted, "8h by bob")},
 		"a forged note of an unchanged end is removed":                              {true, true, "9", annotations(until, "8h"), annotations(until, "8h", noted, "8h by the-ceo"), annotations(until, "8h")},
 		"a new end records its author":                                              {true, true, "9", annotations(until, "8h", noted, "8h by bob"), annotations(until, "9h", noted, "8h by bob"), annotations(until, "9h", noted, "9h by alice")},
 		"the author of an empty end is recorded":                                    {true, true, "9", nil, annotations(until, ""), annotations(until, "", noted, " by alice")},
@@ -82,7 +82,7 @@ func TestNextOfCluster(t *testing.T) {
 		"a changed reason alone records no requester":                               {true, true, "7", annotations(reason, "a"), annotations(reason, "b"), annotations(reason, "b")},
 		"a start without an earlier reason keeps the reason that it sets":           {true, false, "7", nil, annotations(reason, "b"), annotations(by, "alice", version, "7", reason, "b")},
 		"a skip is recorded with its author":                                        {false, false, "7", nil, annotations(skip, "8h"), annotations(skip, "8h", skipNoted, "8h by alice")},
-		"an unchanged skip keeps its note in spite of a forged one":                 {false, false, "7", annotations(skip, "8h", skipNoted, "8h by bob"), annotations(skip, "8h", skipNoted, "8h by the-ceo"), annotations(skip, "8h", skipNoted, "8h by bob")},
+		"an unchanged skip keeps its note despite a forgery":                        {false, false, "7", annotations(skip, "8h", skipNoted, "8h by bob"), annotations(skip, "8h", skipNoted, "8h by the-ceo"), annotations(skip, "8h", skipNoted, "8h by bob")},
 		"a start keeps the skip and restores its note":                              {true, false, "8", annotations(skip, "8h", skipNoted, "8h by bob"), annotations(skip, "8h"), annotations(by, "alice", version, "8", skip, "8h", skipNoted, "8h by bob")},
 		"the note of a skip is removed with the skip":                               {false, false, "7", annotations(skip, "8h", skipNoted, "8h by bob"), annotations(skipNoted, "8h by bob"), annotations()},
 		"an end without a note is kept while the stop continues":                    {true, true, "7", annotations(until, "8h"), annotations(until, "8h"), annotations(until, "8h")},
@@ -134,7 +134,7 @@ func TestNextOfMySQLCluster(t *testing.T) {
 			annotations(clustering, "true", until, "9h"), annotations(instances, "[1]", until, "9h"),
 			annotations(instances, "[1]", until, "9h", clusteringBy, "alice", clusteringVersion, "7", instancesBy, "alice", instancesVersion, "7"),
 		},
-		"an end of one part and the shared end both get a note with their author": {
+		"the end of one part and the shared end are both noted": {
 			nil, annotations(ownUntil, "8h", until, "9h"), annotations(ownUntil, "8h", ownNoted, "8h by alice", until, "9h", noted, "9h by alice"),
 		},
 	} {

@@ -26,13 +26,13 @@ func TestJudgeRead(t *testing.T) {
 		fails  bool
 		unread []string
 	}{
-		"a read without an error: the plan continues":                                       {Related{}, nil, false, nil},
-		"an object that does not exist: the plan continues":                                 {Related{}, missing, false, nil},
-		"a required kind that is not served: the plan fails":                                {Related{}, notServed, true, nil},
-		"an optional kind that is not served: the plan continues":                           {Related{IsOptional: true}, notServed, false, nil},
-		"no right to read: the plan fails":                                                  {Related{}, forbidden, true, nil},
-		"no right to read an object with a remark: the plan continues and lists the remark": {Related{Unread: "unknown"}, forbidden, false, []string{"unknown"}},
-		"another error for an object with a remark: the plan fails":                         {Related{Unread: "unknown", IsOptional: true}, errors.New("timeout"), true, nil},
+		"a read without an error: the plan continues":                      {Related{}, nil, false, nil},
+		"an object that does not exist: the plan continues":                {Related{}, missing, false, nil},
+		"required kind not served: the plan fails":                         {Related{}, notServed, true, nil},
+		"optional kind not served: the plan continues":                     {Related{IsOptional: true}, notServed, false, nil},
+		"no right to read: the plan fails":                                 {Related{}, forbidden, true, nil},
+		"no right to read, with a remark: the remark replaces the failure": {Related{Unread: "unknown"}, forbidden, false, []string{"unknown"}},
+		"another error, with a remark: the plan fails":                     {Related{Unread: "unknown", IsOptional: true}, errors.New("timeout"), true, nil},
 	} {
 		subject := PlanSubject{}
 		err := subject.JudgeRead(row.needed, row.err)

@@ -62,19 +62,19 @@ func TestStates(t *testing.T) {
 		"a stopped app that a user has just started: asleep":   {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", map[string]string{torporv1alpha1.StartedByAnnotation: "carol", torporv1alpha1.StartedAtAnnotation: "2026-11-24T21:30:00Z"}), "asleep stoppable resumed by carol at 21:30"},
 		"a stopped app that a user has just restarted: asleep": {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", map[string]string{torporv1alpha1.CauseAnnotation: "Restart", torporv1alpha1.RevisedByAnnotation: "dave", torporv1alpha1.RevisedAtAnnotation: "2026-11-24T21:45:00Z"}), "asleep stoppable resumed by dave at 21:45"},
 		"a stopped app that a user has just deployed: asleep":  {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", map[string]string{torporv1alpha1.CauseAnnotation: "Deployment", torporv1alpha1.RevisedByAnnotation: "erin", torporv1alpha1.RevisedAtAnnotation: "2026-11-24T21:50:00Z"}), "asleep stoppable resumed by erin at 21:50"},
-		"a cluster whose schema drops its record: the annotation names the user who resumed it": {
+		"a cluster whose schema drops its record: resumed by erin": {
 			remember(t, newCluster("", metav1.ConditionFalse, metav1.ConditionTrue), "hibernation", `{"hibernation": {"sleepStartedAt": "2026-11-24T20:00:00Z"}, "stops": [{"since": "2026-11-24T20:00:00Z", "endedAt": "2026-11-24T21:00:00Z", "startedBy": "erin"}]}`),
 			"(Running) stoppable resumed by erin at 21:00",
 		},
-		"MySQL whose schema drops its instances: stoppable because of the annotation": {
+		"MySQL whose schema drops its instances: stoppable": {
 			remember(t, newMySQL(metav1.ConditionTrue, "", func(c *mocov1beta2.MySQLCluster) { c.Status.Instances = nil }), "clustering", `{"instances": [{"ordinal": 0, "role": "primary"}]}`),
 			"() stoppable",
 		},
-		"MySQL whose schema drops status.offlineSince: asleep because of the annotation": {
+		"MySQL whose schema drops status.offlineSince: asleep": {
 			remember(t, newMySQL(metav1.ConditionFalse, "Offline", nil), "provisioning", `{"offlineSince": "2026-11-24T21:00:00Z"}`),
 			"asleep stoppable",
 		},
-		"an app whose schema drops its stops: the annotation shows that no user resumed it": {
+		"an app whose schema drops its stops: not resumed": {
 			remember(t, newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Running", map[string]string{torporv1alpha1.StartedByAnnotation: "frank", torporv1alpha1.StartedAtAnnotation: "2026-11-24T21:40:00Z"}), "restart", `{"stops": [{"since": "2026-11-24T20:00:00Z", "endedAt": "2026-11-24T21:40:00Z", "startedBy": "torpor.dev/until"}]}`),
 			"awake stoppable",
 		},

@@ -37,7 +37,7 @@ func TestNextOfSlumber(t *testing.T) {
 		before, sent, want map[string]string
 	}{
 		"the author of a new or changed Slumber is recorded":                    {true, nil, annotations(foreign, "a"), annotations(foreign, "a", by, "alice")},
-		"a forged author is overwritten by a change to the spec":                {true, annotations(by, "bob"), annotations(by, "the-ceo"), annotations(by, "alice")},
+		"a change to the spec overwrites a forged author":                       {true, annotations(by, "bob"), annotations(by, "the-ceo"), annotations(by, "alice")},
 		"an edited author is restored":                                          {false, annotations(by, "bob"), annotations(by, "the-ceo"), annotations(by, "bob")},
 		"a forged author is removed by a request that does not change the spec": {false, nil, annotations(by, "the-ceo"), annotations()},
 	} {

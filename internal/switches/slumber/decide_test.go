@@ -53,8 +53,7 @@ func falling(name string) slumber.Member {
 	return slumber.Member{Name: name, IsStopped: true, State: kinds.State{IsStoppable: true, Message: "Stopping"}}
 }
 
-// verbs returns one word for each wave: a letter for each member (k for keep, s for stop, a for start), or - if the
-// plan does not change the wave's members.
+// verbs returns a word for each wave: k (keep), s (stop) or a (start) for each member, or - if no member changes.
 func verbs(p slumber.Plan) string {
 	var words []string
 	for _, wishes := range p.Wishes {
@@ -134,7 +133,7 @@ func TestDecide(t *testing.T) {
 				return s
 			}(), evening(), []members{{awake("a")}, {awake("b")}}, "Awake ff a a", "AsWished", "WindowMissed",
 		},
-		"a window that began before the Slumber was created takes effect in spite of the starting deadline": {
+		"a new Slumber inside a window begins to sleep in spite of the starting deadline": {
 			func() *torporv1alpha1.Slumber {
 				s := nights()
 				s.Spec.StartingDeadlineSeconds, s.Status.ObservedGeneration = new(int64(3600)), 0

@@ -60,8 +60,8 @@ type fleet struct {
 	reach *slumber.Reach
 }
 
-// modelNamespace is the namespace of all members. If the model has a ClusterSlumber, a Slumber of this namespace
-// selects the members with the label "own".
+// modelNamespace is the namespace of all members. With a ClusterSlumber, it also has a Slumber that selects members
+// with the label "own".
 const modelNamespace = "team"
 
 // newModelReach returns the reach of a ClusterSlumber that selects the namespace of the members.

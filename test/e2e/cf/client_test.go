@@ -235,7 +235,7 @@ func TestClientThatGoesAwayLeavesNoAppStopped(t *testing.T) {
 	whole := alice.timeRestart(t, app)
 	aborted := 0
 	for i := range rounds * points {
-		ctx, cancel := context.WithTimeout(t.Context(), whole*time.Duration(i%points+1)/(points/4)) // The time limits reach from a fraction to several times the duration of a request.
+		ctx, cancel := context.WithTimeout(t.Context(), whole*time.Duration(i%points+1)/(points/4)) // From a fraction to several times the duration of a request.
 		if _, err := alice.send(ctx, "POST", "/v3/apps/"+app+"/actions/restart", ""); err != nil {
 			aborted++
 		}

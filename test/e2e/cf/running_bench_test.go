@@ -163,9 +163,8 @@ func sum(values []float64) (total float64) {
 	return total
 }
 
-// deployedEnvironment returns the environment of the manager's container as its Deployment defines it, which includes
-// Go's memory limit. Variables with fields of the Pod are omitted. If larger exceeds the memory limit, it replaces the
-// limit.
+// deployedEnvironment returns the environment of the manager's Deployment, which sets Go's memory limit, without fields
+// of the Pod. A larger limit replaces that of the Deployment.
 func deployedEnvironment(t *testing.T, larger int64) (all []string) {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "manager", "deployment.yaml"))

@@ -24,8 +24,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// forgetApprovals returns a cluster that accepts each approval of a certificate request, but still shows the request as
-// pending. It counts the manager's approvals and calls to the cloud.
+// forgetApprovals returns a cluster that accepts each approval, but still shows the certificate request as pending. It
+// counts calls to its cloud.
 func (h *clusterHub) forgetApprovals(t *testing.T) hostileCluster {
 	t.Helper()
 	const maxApprovals, maxCallsPerMinute = 5, 20

@@ -50,10 +50,9 @@ type hostileCluster struct {
 	edit func(*clientcmdapi.Cluster, *clientcmdapi.AuthInfo)
 	// endpoint replaces the endpoint of the cloud.
 	endpoint string
-	// hibernates is true if the cluster can hibernate in spite of its hostile API server or cloud.
+	// hibernates is true if the hostile cluster can hibernate.
 	hibernates bool
-	// says is a part of the message of Ready while the cluster should run or resumes, and resumeSays is a part of this
-	// message only while the cluster resumes.
+	// says is a part of the message of Ready while the cluster should run or resumes, resumeSays only while it resumes.
 	says, resumeSays string
 	// check is called at the end to verify what the hostile server has observed.
 	check func(*testing.T)

@@ -164,7 +164,7 @@ func TestMain(m *testing.M) {
 func runManager(kubeconfig string, hosts []string) error {
 	logger := funcr.New(func(_, args string) {
 		message, rest, _ := strings.Cut(args, `"controller"=`)
-		_, rest, _ = strings.Cut(rest, `"reconcileID"=`) // The log omits the name of the cluster, because there is only one.
+		_, rest, _ = strings.Cut(rest, `"reconcileID"=`) // The log omits the name of the only cluster.
 		fmt.Fprintln(os.Stderr, time.Now().UTC().Format("15:04:05.000"), message, rest)
 	}, funcr.Options{Verbosity: 1})
 	log.SetLogger(logger)

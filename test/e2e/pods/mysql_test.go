@@ -42,8 +42,8 @@ func TestMySQLOnRealPods(t *testing.T) {
 		{"sessions are encrypted, and passwords change while clients write", (*mysqlSuite).testRotation},
 		{"the second cluster recovers from changed passwords, and becomes independent", (*mysqlSuite).testPromotion},
 		{"a replica's server that hangs is restarted", (*mysqlSuite).testHungReplica},
-		{"the primary's server is killed, and another instance becomes the primary", (*mysqlSuite).testPrimaryKilled},
-		{"the primary's Pod is deleted, and another instance becomes the primary", (*mysqlSuite).testPrimaryDeleted},
+		{"the primary's server is killed, and another is promoted", (*mysqlSuite).testPrimaryKilled},
+		{"the primary's Pod is deleted, and another is promoted", (*mysqlSuite).testPrimaryDeleted},
 		{"a new cluster restores the rows from before a deletion", (*mysqlSuite).testBackupAndRestore},
 		{"a stopped cluster is deleted", (*mysqlSuite).testDeleteWhileStopped},
 	})

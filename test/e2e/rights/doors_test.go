@@ -27,7 +27,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// The doors are the four ways in which users reach objects of the hub.
+// The doors by which users reach objects of the hub.
 const (
 	apiServer = "API server"
 	page      = "page"
@@ -41,10 +41,10 @@ type visitor struct {
 	account, token string
 }
 
-// act is an action of a visitor, such as a stop of an app, with a function for each door that offers the action.
+// act is an action of a visitor, with a function for each door that offers it.
 type act struct {
 	name string
-	// changes is true if the action changes an object, which therefore has to be reset before each attempt.
+	// changes is true if the changed object must be reset before each attempt.
 	changes bool
 	doors   map[string]door
 }
@@ -117,7 +117,7 @@ func (h *trustHub) listAllowed(t *testing.T, a act, enter door, visitors []visit
 	return allowed
 }
 
-// readDoor returns the accounts that, according to a table, may perform an action through a door.
+// readDoor returns the accounts that a table lists for an action through a door.
 func readDoor(table, name string, column int) (accounts []string) {
 	for line := range strings.Lines(table) {
 		cells := strings.Split(strings.TrimSuffix(strings.TrimPrefix(line, "| "), " |\n"), " | ")

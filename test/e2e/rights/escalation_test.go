@@ -23,7 +23,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// attempt is an action by which a user may try to exceed the rights of a role.
+// attempt is an action that could exceed a user's rights.
 type attempt struct {
 	who, does string
 	// granted explains why the action is allowed; empty if it must be refused.

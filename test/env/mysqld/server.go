@@ -195,7 +195,7 @@ func copySparseFile(to, from string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = source.Close() }() // Close cannot lose data of a file that was only read.
+	defer func() { _ = source.Close() }() // A file that was only read loses no data.
 	file, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err

@@ -428,7 +428,7 @@ type PodNetwork struct {
 	// fromManager are the instances that are cut off only from the manager.
 	fromManager map[int]bool
 	cuts        map[int]CutMode
-	holes       map[int]chan struct{} // Each channel is closed when the cut of its instance ends.
+	holes       map[int]chan struct{} // A channel is closed when its cut ends.
 	connections map[*linkConnection]struct{}
 }
 

@@ -57,10 +57,10 @@ func TestFlowsInChromium(t *testing.T) {
 	b.logIn(t, e)
 	for name, flow := range map[string]func(*testing.T, *pageEnv, *tab, string, look){
 		"twenty objects are stopped after one confirmation": testManyAreStopped,
-		"the timeline draws the stops of seven days":        testSevenDays,
-		"the savings are shown with amounts of money":       testSavings,
+		"the timeline shows seven days":                     testSevenDays,
+		"the savings include amounts of money":              testSavings,
 		"the details of a stuck cluster are shown":          testStuckDetails,
-		"an app is stopped by the button next to its name":  testStopBesideName,
+		"an app is stopped by its button":                   testStopBesideName,
 		"axe-core finds no violation in the schedules":      testSchedulesAreAccessible,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -132,8 +132,8 @@ func testSavings(t *testing.T, e *pageEnv, b *tab, axe string, l look) {
 	b.showAll(t, e, "")
 	b.do(t, "open the tab", chromedp.Click(`.views a[href="savings"]`), chromedp.WaitVisible("#savings"))
 	b.do(t, "select all stops", chromedp.Click(`a[href^="savings?week=all"]`), chromedp.WaitVisible(`#savings a[href^="savings?week=all"][aria-current]`))
-	// Two clusters have saved 100 machine-hours each in earlier stops. In their current stops, 24 machines have saved
-	// 62 hours each, and 40 machines nine days each.
+	// Two clusters saved 100 machine-hours each in earlier stops. Now 24 machines are stopped for 62 hours, and 40 for
+	// nine days.
 	cells := `document.querySelector("#savings tr:has([aria-current])").querySelectorAll("td")`
 	hours := evaluate[float64](t, b, `Number(`+cells+`[1].innerText.replace(",", ""))`)
 	if hours < 10328 || hours > 10328+64 {

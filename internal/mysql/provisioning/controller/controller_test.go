@@ -680,8 +680,8 @@ func TestAnotherVersionOfTorporReplacesNoPods(t *testing.T) {
 	e.waitUntilGone(t, podName(2), &corev1.Pod{})
 }
 
-// TestRolloutWaitsForFrozenClustering covers a condition Healthy that clustering wrote before a Pod was replaced and
-// has not updated since.
+// TestRolloutWaitsForFrozenClustering covers a condition Healthy that clustering has not updated since a Pod was
+// replaced.
 func TestRolloutWaitsForFrozenClustering(t *testing.T) {
 	t.Parallel()
 	e := newClusterEnv(t, shared.Get(t))

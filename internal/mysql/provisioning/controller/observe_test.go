@@ -12,8 +12,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/provisioning"
 )
 
-// TestARolloutWaitsForStoppedInstancesOnly covers values of the annotation that stop instances, and values that stop no
-// instance. Clustering ignores the latter, so a rollout that waited for their removal would never finish.
+// TestARolloutWaitsForStoppedInstancesOnly covers values that stop instances, and values that do not. Clustering
+// ignores the latter, so a rollout must not wait for their removal.
 func TestARolloutWaitsForStoppedInstancesOnly(t *testing.T) {
 	t.Parallel()
 	for value, waits := range map[string]bool{"[1]": true, "[0,2]": true, "[]": false, "1": false, "": false} {

@@ -73,7 +73,7 @@ func TestStopsOfASlumberThatCannotBeReadStay(t *testing.T) {
 		err      error
 		isFailed bool
 	}{
-		"Slumbers are not served: an error": {notServed, true}, "the API server does not answer: an error": {errors.New("connection refused"), true}, "the Slumber exists, but the cache lacks it: no error": {nil, false},
+		"Slumbers are not served: an error": {notServed, true}, "an API server that does not answer: an error": {errors.New("connection refused"), true}, "a Slumber that only the cache lacks: no error": {nil, false},
 	} {
 		gone := &torporv1alpha1.Slumber{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "nights"}}
 		// A release of the members would panic, because the client is nil.
