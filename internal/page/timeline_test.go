@@ -42,15 +42,15 @@ func TestStopHistoryJoinsUsersAndSlumbers(t *testing.T) {
 		want              []timeSpan
 		recordedFrom      int64
 	}{
-		"an object without stops: nothing is drawn":                        {within: timeSpan{0, 100}},
-		"overlapping stops by a user and a Slumber: joined":                {manual: []torporv1alpha1.StopRecord{newStop(4, 9)}, scheduled: []torporv1alpha1.StopRecord{newStop(2, 5), newStop(20, 22)}, within: timeSpan{0, 100}, want: []timeSpan{{2, 9}, {20, 22}}},
-		"a stop that began before the period: truncated":                   {manual: []torporv1alpha1.StopRecord{newStop(4, 9)}, within: timeSpan{6, 100}, want: []timeSpan{{6, 9}}},
-		"a stop that has not ended: drawn until now":                       {manual: []torporv1alpha1.StopRecord{newStop(90, 0), newStop(4, 9)}, within: timeSpan{6, 100}, want: []timeSpan{{6, 9}, {90, 100}}},
-		"current stops by a user and a Slumber: joined":                    {manual: []torporv1alpha1.StopRecord{newStop(95, 0)}, scheduled: []torporv1alpha1.StopRecord{newStop(90, 0)}, within: timeSpan{6, 100}, want: []timeSpan{{90, 100}}},
-		"a stop that ended before it began: ignored":                       {manual: []torporv1alpha1.StopRecord{newStop(9, 4)}, within: timeSpan{0, 100}},
-		"a stop outside of the period: ignored":                            {manual: []torporv1alpha1.StopRecord{newStop(1, 2)}, within: timeSpan{6, 100}},
-		"a full record of manual stops: earlier stops may be missing":      {manual: buildStops(stoprecord.MaxRecords), within: timeSpan{0, 40}, want: []timeSpan{{24, 32}}, recordedFrom: 24},
-		"a full record of a Slumber's stops: earlier stops may be missing": {scheduled: buildStops(stoprecord.MaxScheduled), within: timeSpan{0, 40}, want: []timeSpan{{24, 32}}, recordedFrom: 24},
+		"object without stops: nothing is drawn":                         {within: timeSpan{0, 100}},
+		"overlapping stops by a user and a Slumber: joined":              {manual: []torporv1alpha1.StopRecord{newStop(4, 9)}, scheduled: []torporv1alpha1.StopRecord{newStop(2, 5), newStop(20, 22)}, within: timeSpan{0, 100}, want: []timeSpan{{2, 9}, {20, 22}}},
+		"stop that began before the period: truncated":                   {manual: []torporv1alpha1.StopRecord{newStop(4, 9)}, within: timeSpan{6, 100}, want: []timeSpan{{6, 9}}},
+		"stop that has not ended: drawn until now":                       {manual: []torporv1alpha1.StopRecord{newStop(90, 0), newStop(4, 9)}, within: timeSpan{6, 100}, want: []timeSpan{{6, 9}, {90, 100}}},
+		"current stops by a user and a Slumber: joined":                  {manual: []torporv1alpha1.StopRecord{newStop(95, 0)}, scheduled: []torporv1alpha1.StopRecord{newStop(90, 0)}, within: timeSpan{6, 100}, want: []timeSpan{{90, 100}}},
+		"stop that ended before it began: ignored":                       {manual: []torporv1alpha1.StopRecord{newStop(9, 4)}, within: timeSpan{0, 100}},
+		"stop outside of the period: ignored":                            {manual: []torporv1alpha1.StopRecord{newStop(1, 2)}, within: timeSpan{6, 100}},
+		"full record of manual stops: earlier stops may be missing":      {manual: buildStops(stoprecord.MaxRecords), within: timeSpan{0, 40}, want: []timeSpan{{24, 32}}, recordedFrom: 24},
+		"full record of a Slumber's stops: earlier stops may be missing": {scheduled: buildStops(stoprecord.MaxScheduled), within: timeSpan{0, 40}, want: []timeSpan{{24, 32}}, recordedFrom: 24},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newStopHistory(kinds.Row{Stops: row.manual, PastScheduled: row.scheduled})

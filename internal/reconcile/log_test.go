@@ -34,15 +34,15 @@ func TestChangesAreLogged(t *testing.T) {
 				`"level"=0 "msg"="Stopping cluster machines" "event"="Stopping" "warning"=false ` + keys,
 			},
 		},
-		"an unknown requester: the log line lacks the key requester": {
+		"unknown requester: the log line lacks the key requester": {
 			FollowUp{Changes: []decision.Change{{What: "Start requested"}}, Events: []decision.Event{{Reason: "Running", Note: "Runs", Warning: true}}},
 			[]string{`"level"=0 "msg"="Start requested"`, `"level"=0 "msg"="Runs" "event"="Running" "warning"=true`},
 		},
-		"a long reason of a stop: truncated": {
+		"long reason of a stop: truncated": {
 			FollowUp{Changes: []decision.Change{{What: "Stop requested", Request: decision.Request{Reason: strings.Repeat("ä", 1000)}}}},
 			[]string{`"level"=0 "msg"="Stop requested" "reason"="` + strings.Repeat("ä", maxLoggedValue/2) + `"`},
 		},
-		"a line break in the reason of a stop: escaped": {
+		"line break in the reason of a stop: escaped": {
 			FollowUp{Changes: []decision.Change{{What: "Stop requested", Request: decision.Request{Reason: "a\nb"}}}},
 			[]string{`"level"=0 "msg"="Stop requested" "reason"="a\nb"`},
 		},

@@ -124,14 +124,14 @@ func TestRefusedCallsChangeNothing(t *testing.T) {
 		"an unknown id takes precedence over a wrong state":            {"StopInstances", []string{"InstanceId.1", gone, "InstanceId.2", unknown, "InstanceId.3", other}, "InvalidInstanceID.NotFound", 400},
 		"one malformed id in a stop of two: both refused":              {"StopInstances", []string{"InstanceId.1", up, "InstanceId.2", "i-xyz"}, "InvalidInstanceID.Malformed", 400},
 		"one terminated instance in a stop of two: both refused":       {"StopInstances", []string{"InstanceId.1", up, "InstanceId.2", gone}, "IncorrectInstanceState", 400},
-		"a start of a terminated instance: refused":                    {"StartInstances", []string{"InstanceId.1", gone}, "IncorrectInstanceState", 400},
-		"a stop of a one-time spot instance: refused":                  {"StopInstances", []string{"InstanceId.1", up, "InstanceId.2", spot}, "UnsupportedOperation", 400},
-		"a stop with Hibernate: refused":                               {"StopInstances", []string{"InstanceId.1", up, "Hibernate", "true"}, "UnsupportedHibernationConfiguration", 400},
-		"a stop without an id: refused":                                {"StopInstances", nil, "MissingParameter", 400},
-		"a dry run of a stop: DryRunOperation":                         {"StopInstances", []string{"InstanceId.1", up, "DryRun", "true"}, "DryRunOperation", 412},
-		"a stop with a Force that is not a boolean: refused":           {"StopInstances", []string{"InstanceId.1", up, "Force", "maybe"}, "InvalidParameterValue", 400},
-		"a call without an action: refused":                            {"", nil, "MissingParameter", 400},
-		"an unknown action: refused":                                   {"RebootInstances", nil, "InvalidAction", 400},
+		"start of a terminated instance: refused":                      {"StartInstances", []string{"InstanceId.1", gone}, "IncorrectInstanceState", 400},
+		"stop of a one-time spot instance: refused":                    {"StopInstances", []string{"InstanceId.1", up, "InstanceId.2", spot}, "UnsupportedOperation", 400},
+		"stop with Hibernate: refused":                                 {"StopInstances", []string{"InstanceId.1", up, "Hibernate", "true"}, "UnsupportedHibernationConfiguration", 400},
+		"stop without an id: refused":                                  {"StopInstances", nil, "MissingParameter", 400},
+		"dry run of a stop: DryRunOperation":                           {"StopInstances", []string{"InstanceId.1", up, "DryRun", "true"}, "DryRunOperation", 412},
+		"stop with a Force that is not a boolean: refused":             {"StopInstances", []string{"InstanceId.1", up, "Force", "maybe"}, "InvalidParameterValue", 400},
+		"call without an action: refused":                              {"", nil, "MissingParameter", 400},
+		"unknown action: refused":                                      {"RebootInstances", nil, "InvalidAction", 400},
 		"RunInstances without an image: refused":                       {"RunInstances", []string{"MinCount", "1", "MaxCount", "1"}, "MissingParameter", 400},
 		"RunInstances without MinCount and MaxCount: refused":          {"RunInstances", []string{"ImageId", "ami"}, "MissingParameter", 400},
 		"RunInstances with MinCount 2 and MaxCount 1: refused":         {"RunInstances", []string{"ImageId", "ami", "MinCount", "2", "MaxCount", "1"}, "InvalidParameterValue", 400},
@@ -141,9 +141,9 @@ func TestRefusedCallsChangeNothing(t *testing.T) {
 		"RunInstances with a command that is not allowed: refused":     {"RunInstances", []string{"ImageId", "ami", "MinCount", "1", "MaxCount", "1", "UserData", commandText}, "InvalidParameterValue", 400},
 		"RunInstances with user data that is not base64: refused":      {"RunInstances", []string{"ImageId", "ami", "MinCount", "1", "MaxCount", "1", "UserData", "{}"}, "InvalidParameterValue", 400},
 		"RunInstances with tags for a volume: refused":                 {"RunInstances", []string{"ImageId", "ami", "MinCount", "1", "MaxCount", "1", "TagSpecification.1.ResourceType", "volume"}, "InvalidParameterValue", 400},
-		"a tag for an unknown instance: refused":                       {"CreateTags", []string{"ResourceId.1", up, "ResourceId.2", unknown, "Tag.1.Key", "a"}, "InvalidInstanceID.NotFound", 400},
-		"a tag for a volume: refused":                                  {"CreateTags", []string{"ResourceId.1", "vol-01234567", "Tag.1.Key", "a"}, "InvalidID", 400},
-		"a tag with a reserved key: refused":                           {"CreateTags", []string{"ResourceId.1", up, "Tag.1.Key", "aws:a"}, "InvalidParameterValue", 400},
+		"tag for an unknown instance: refused":                         {"CreateTags", []string{"ResourceId.1", up, "ResourceId.2", unknown, "Tag.1.Key", "a"}, "InvalidInstanceID.NotFound", 400},
+		"tag for a volume: refused":                                    {"CreateTags", []string{"ResourceId.1", "vol-01234567", "Tag.1.Key", "a"}, "InvalidID", 400},
+		"tag with a reserved key: refused":                             {"CreateTags", []string{"ResourceId.1", up, "Tag.1.Key", "aws:a"}, "InvalidParameterValue", 400},
 		"CreateTags without tags: refused":                             {"CreateTags", []string{"ResourceId.1", up}, "MissingParameter", 400},
 		"DescribeInstances of an unknown instance: refused":            {"DescribeInstances", []string{"InstanceId.1", unknown}, "InvalidInstanceID.NotFound", 400},
 		"DescribeInstances with an unknown filter: refused":            {"DescribeInstances", []string{"Filter.1.Name", "colour", "Filter.1.Value.1", "red"}, "InvalidParameterValue", 400},
@@ -210,9 +210,9 @@ func TestPagesAreCutAlongReservations(t *testing.T) {
 		want = append(want, r.launchInstances(1+n%3)...)
 	}
 	for name, pairs := range map[string][]string{
-		"a call without a page size: pages of the cloud's page size":     nil,
-		"a call with the cloud's page size: the same pages":              {"MaxResults", "5"},
-		"a call with a larger page size: pages of the cloud's page size": {"MaxResults", "1000"},
+		"call without a page size: pages of the cloud's page size":     nil,
+		"call with the cloud's page size: the same pages":              {"MaxResults", "5"},
+		"call with a larger page size: pages of the cloud's page size": {"MaxResults", "1000"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &env{t: t, url: r.url}
@@ -268,21 +268,21 @@ func TestFilters(t *testing.T) {
 		filters [][]string
 		want    []string
 	}{
-		"a filter by a tag: one instance":                   {[][]string{{"tag:Name", "worker-1"}}, []string{a}},
-		"a tag value in different case: no instance":        {[][]string{{"tag:Name", "Worker-1"}}, nil},
-		"a star in a filter: any text":                      {[][]string{{"tag:Name", "worker-*"}}, []string{a, b}},
-		"a question mark in a filter: one character":        {[][]string{{"tag:Name", "worker-?"}}, []string{a}},
-		"an escaped star in a filter: the character itself": {[][]string{{"tag:Name", `a\*b`}}, []string{d}},
-		"a question mark: matches a dot, too":               {[][]string{{"private-ip-address", "127.77.0?1"}}, []string{a}},
-		"a filter with two values: either matches":          {[][]string{{"tag:kubernetes.io/cluster/blue", "owned", "shared"}}, []string{a, b}},
-		"two filters: both must match":                      {[][]string{{"tag:kubernetes.io/cluster/blue", "*"}, {"instance-state-name", "running"}}, []string{a}},
-		"a filter by a tag key: matches":                    {[][]string{{"tag-key", "other"}}, []string{d}},
-		"a filter by an empty tag value: matches":           {[][]string{{"tag:other", ""}}, []string{d}},
-		"a filter with two states: either matches":          {[][]string{{"instance-state-name", "stopped", "stopping"}}, []string{b}},
-		"an unknown id in a filter: not an error":           {[][]string{{"instance-id", a, "i-0123456789abcdef0"}}, []string{a}},
-		"a filter by a DNS name with a star: matches":       {[][]string{{"private-dns-name", "ip-127-77-0-2.*"}}, []string{b}},
-		"a filter by a private IP address: matches":         {[][]string{{"private-ip-address", "127.77.0.3"}}, []string{d}},
-		"a filter by a missing tag: no instance":            {[][]string{{"tag:nobody", "*"}}, nil},
+		"filter by a tag: one instance":                  {[][]string{{"tag:Name", "worker-1"}}, []string{a}},
+		"tag value in different case: no instance":       {[][]string{{"tag:Name", "Worker-1"}}, nil},
+		"star in a filter: any text":                     {[][]string{{"tag:Name", "worker-*"}}, []string{a, b}},
+		"question mark in a filter: one character":       {[][]string{{"tag:Name", "worker-?"}}, []string{a}},
+		"escaped star in a filter: the character itself": {[][]string{{"tag:Name", `a\*b`}}, []string{d}},
+		"question mark: matches a dot, too":              {[][]string{{"private-ip-address", "127.77.0?1"}}, []string{a}},
+		"filter with two values: either matches":         {[][]string{{"tag:kubernetes.io/cluster/blue", "owned", "shared"}}, []string{a, b}},
+		"two filters: both must match":                   {[][]string{{"tag:kubernetes.io/cluster/blue", "*"}, {"instance-state-name", "running"}}, []string{a}},
+		"filter by a tag key: matches":                   {[][]string{{"tag-key", "other"}}, []string{d}},
+		"filter by an empty tag value: matches":          {[][]string{{"tag:other", ""}}, []string{d}},
+		"filter with two states: either matches":         {[][]string{{"instance-state-name", "stopped", "stopping"}}, []string{b}},
+		"unknown id in a filter: not an error":           {[][]string{{"instance-id", a, "i-0123456789abcdef0"}}, []string{a}},
+		"filter by a DNS name with a star: matches":      {[][]string{{"private-dns-name", "ip-127-77-0-2.*"}}, []string{b}},
+		"filter by a private IP address: matches":        {[][]string{{"private-ip-address", "127.77.0.3"}}, []string{d}},
+		"filter by a missing tag: no instance":           {[][]string{{"tag:nobody", "*"}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &env{t: t, url: r.url}
@@ -371,14 +371,14 @@ func TestAccessKeysAreChecked(t *testing.T) {
 		ok            bool
 	}{
 		"any key, cloud without a list of keys: allowed": {open, header("ANY/20260101/us-east-1/ec2/aws4_request"), true},
-		"a call without a signature: refused":            {open, "", false},
-		"a password instead of a signature: refused":     {open, "Basic YTpi", false},
-		"a signature without a key: refused":             {open, header("/20260101/us-east-1/ec2/aws4_request"), false},
-		"a signature without a scope: refused":           {open, header("ANY"), false},
-		"a signature for another region: refused":        {open, header("ANY/20260101/us-west-2/ec2/aws4_request"), false},
-		"a signature for another service: refused":       {open, header("ANY/20260101/us-east-1/s3/aws4_request"), false},
-		"a key on the cloud's list: allowed":             {closed, header("AKIDTWO/20260101/eu-north-1/ec2/aws4_request"), true},
-		"a key outside the cloud's list: refused":        {closed, header("AKIDSIX/20260101/eu-north-1/ec2/aws4_request"), false},
+		"call without a signature: refused":              {open, "", false},
+		"password instead of a signature: refused":       {open, "Basic YTpi", false},
+		"signature without a key: refused":               {open, header("/20260101/us-east-1/ec2/aws4_request"), false},
+		"signature without a scope: refused":             {open, header("ANY"), false},
+		"signature for another region: refused":          {open, header("ANY/20260101/us-west-2/ec2/aws4_request"), false},
+		"signature for another service: refused":         {open, header("ANY/20260101/us-east-1/s3/aws4_request"), false},
+		"key on the cloud's list: allowed":               {closed, header("AKIDTWO/20260101/eu-north-1/ec2/aws4_request"), true},
+		"key outside the cloud's list: refused":          {closed, header("AKIDSIX/20260101/eu-north-1/ec2/aws4_request"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &env{t: t, url: test.rig.url}

@@ -37,10 +37,10 @@ func TestANodeGroupSetsTheSizeOfItsGroup(t *testing.T) {
 	for name, row := range map[string]struct {
 		scaling, code string
 	}{
-		"a desired size below the minimum: refused":         {`{"minSize":2,"desiredSize":1,"maxSize":3}`, "InvalidParameterException"},
-		"a desired size above the maximum: refused":         {`{"desiredSize":2}`, "InvalidParameterException"},
-		"a maximum of zero: refused":                        {`{"minSize":0,"desiredSize":0,"maxSize":0}`, "InvalidParameterException"},
-		"a minimum above the current desired size: refused": {`{"minSize":2}`, "InvalidParameterException"},
+		"desired size below the minimum: refused":         {`{"minSize":2,"desiredSize":1,"maxSize":3}`, "InvalidParameterException"},
+		"desired size above the maximum: refused":         {`{"desiredSize":2}`, "InvalidParameterException"},
+		"maximum of zero: refused":                        {`{"minSize":0,"desiredSize":0,"maxSize":0}`, "InvalidParameterException"},
+		"minimum above the current desired size: refused": {`{"minSize":2}`, "InvalidParameterException"},
 	} {
 		if status, code, _ := callNodeGroup(t, r.cloud, http.MethodPost, "/update-config", `{"scalingConfig":`+row.scaling+`}`); code != row.code || status != http.StatusBadRequest {
 			t.Errorf("%s: found status %d and code %q", name, status, code)

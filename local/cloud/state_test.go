@@ -174,11 +174,11 @@ func TestStateFileIsReadUpToTheLastWholeChange(t *testing.T) {
 		want   int
 		broken bool
 	}{
-		"no change after the base: only the base is read":      {"", 0, false},
-		"a complete line: the change is read":                  {change("a") + "\n", 1, false},
-		"a truncated last line: the change is dropped":         {change("a")[:20], 0, false},
-		"a last line without a newline: the change is dropped": {change("a"), 0, false},
-		"a malformed line before a valid one: an error":        {"{]\n" + change("a") + "\n", 0, true},
+		"no change after the base: only the base is read":    {"", 0, false},
+		"complete line: the change is read":                  {change("a") + "\n", 1, false},
+		"truncated last line: the change is dropped":         {change("a")[:20], 0, false},
+		"last line without a newline: the change is dropped": {change("a"), 0, false},
+		"malformed line before a valid one: an error":        {"{]\n" + change("a") + "\n", 0, true},
 	} {
 		expectNoError(t, os.WriteFile(file, append(slices.Clip(whole), row.added...), 0o600))
 		state, err := (&stateStore{dir: dir}).loadState()
@@ -208,11 +208,11 @@ func TestConfigsAndFoldersThatCannotWorkAreRefused(t *testing.T) {
 	broken := t.TempDir()
 	expectNoError(t, os.WriteFile(filepath.Join(broken, "cloud.json"), []byte("{"), 0o600))
 	for name, config := range map[string]Config{
-		"a configuration without a folder: refused":     {},
-		"a negative latency: refused":                   {Dir: t.TempDir(), StopLatency: -1},
-		"a page size above the maximum: refused":        {Dir: t.TempDir(), PageSize: 1001},
-		"a request rate without a burst: refused":       {Dir: t.TempDir(), RatePerSecond: 1},
-		"a folder with a malformed state file: refused": {Dir: broken},
+		"configuration without a folder: refused":     {},
+		"negative latency: refused":                   {Dir: t.TempDir(), StopLatency: -1},
+		"page size above the maximum: refused":        {Dir: t.TempDir(), PageSize: 1001},
+		"request rate without a burst: refused":       {Dir: t.TempDir(), RatePerSecond: 1},
+		"folder with a malformed state file: refused": {Dir: broken},
 	} {
 		if c, err := New(config); err == nil {
 			t.Errorf("%s: opened", name)
@@ -348,17 +348,17 @@ func TestALostStartFallsBack(t *testing.T) {
 func TestInvalidFaultsAreRefused(t *testing.T) {
 	r := newEnv(t, Config{})
 	for name, f := range map[string]any{
-		"a fault without an effect":                     map[string]any{"action": "StopInstances"},
-		"a fault of an unknown kind":                    map[string]any{"kind": "flood"},
-		"a fault of an unknown action":                  map[string]any{"action": "Reboot", "code": "InternalError"},
-		"a fault with an unknown field":                 map[string]any{"cod": "InternalError"},
-		"a fault with an HTTP status but no error code": map[string]any{"httpStatus": 500, "delay": "1s"},
-		"a fault with an HTTP status of success":        map[string]any{"httpStatus": 200, "code": "InternalError"},
-		"a fault with a negative number of times":       map[string]any{"code": "InternalError", "times": -1},
-		"a stuck transition with an error code":         map[string]any{"kind": "stuckPending", "code": "InternalError"},
-		"a stuck transition with a number of times":     map[string]any{"kind": "stuckPending", "times": 1},
-		"a lost start with an action":                   map[string]any{"kind": "lostStart", "action": "StartInstances"},
-		"a list instead of a fault":                     []string{},
+		"fault without an effect":                     map[string]any{"action": "StopInstances"},
+		"fault of an unknown kind":                    map[string]any{"kind": "flood"},
+		"fault of an unknown action":                  map[string]any{"action": "Reboot", "code": "InternalError"},
+		"fault with an unknown field":                 map[string]any{"cod": "InternalError"},
+		"fault with an HTTP status but no error code": map[string]any{"httpStatus": 500, "delay": "1s"},
+		"fault with an HTTP status of success":        map[string]any{"httpStatus": 200, "code": "InternalError"},
+		"fault with a negative number of times":       map[string]any{"code": "InternalError", "times": -1},
+		"stuck transition with an error code":         map[string]any{"kind": "stuckPending", "code": "InternalError"},
+		"stuck transition with a number of times":     map[string]any{"kind": "stuckPending", "times": 1},
+		"lost start with an action":                   map[string]any{"kind": "lostStart", "action": "StartInstances"},
+		"list instead of a fault":                     []string{},
 	} {
 		var answer struct{ Error string }
 		if status := r.callAdmin(http.MethodPost, "faults", f, &answer); status != http.StatusBadRequest || answer.Error == "" {
@@ -413,9 +413,9 @@ func TestLatenciesChangeWhileTheCloudRuns(t *testing.T) {
 		t.Errorf("another instance has the override: %+v", got)
 	}
 	for name, body := range map[string]map[string]any{
-		"a negative latency: refused":                {"stop": "-1s"},
-		"a latency that is not a duration: refused":  {"stop": "soon"},
-		"a latency for an unknown instance: refused": {"stop": "1s", "instanceIDs": []string{"i-01234567"}},
+		"negative latency: refused":                {"stop": "-1s"},
+		"latency that is not a duration: refused":  {"stop": "soon"},
+		"latency for an unknown instance: refused": {"stop": "1s", "instanceIDs": []string{"i-01234567"}},
 	} {
 		var answer struct{ Error string }
 		if status := r.callAdmin(http.MethodPost, "latency", body, &answer); status != http.StatusBadRequest || answer.Error == "" {

@@ -21,13 +21,13 @@ func TestSettingsAreClassed(t *testing.T) {
 		class      settingClass
 		harm       string
 	}{
-		"long_query_time, which has no rule: allowed":                     {key: "long_query_time", value: "5"},
-		"a named time zone, new server without time zone tables: refused": {key: "default-time-zone", value: "'Asia/Tokyo'", seen: settingContext{IsNew: true}, harm: "spec.initializeTimezoneData"},
-		"a named time zone, new server with time zone tables: allowed":    {key: "default_time_zone", value: "Asia/Tokyo", seen: settingContext{IsNew: true, LoadsTimeZones: true}},
-		"a named time zone, existing servers: allowed":                    {key: "default_time_zone", value: "Asia/Tokyo"},
-		"a time zone offset, new server: allowed":                         {key: "default_time_zone", value: "+09:00", seen: settingContext{IsNew: true}},
+		"long_query_time, which has no rule: allowed":                                   {key: "long_query_time", value: "5"},
+		"named time zone, new server without time zone tables: refused":                 {key: "default-time-zone", value: "'Asia/Tokyo'", seen: settingContext{IsNew: true}, harm: "spec.initializeTimezoneData"},
+		"named time zone, new server with time zone tables: allowed":                    {key: "default_time_zone", value: "Asia/Tokyo", seen: settingContext{IsNew: true, LoadsTimeZones: true}},
+		"named time zone, existing servers: allowed":                                    {key: "default_time_zone", value: "Asia/Tokyo"},
+		"time zone offset, new server: allowed":                                         {key: "default_time_zone", value: "+09:00", seen: settingContext{IsNew: true}},
 		"sql_mode: allowed":                                                             {key: "sql_mode", value: "NO_BACKSLASH_ESCAPES,ANSI_QUOTES"},
-		"a small max_allowed_packet: allowed":                                           {key: "max_allowed_packet", value: "1M"},
+		"small max_allowed_packet: allowed":                                             {key: "max_allowed_packet", value: "1M"},
 		"require_secure_transport: allowed":                                             {key: "require_secure_transport", value: "ON"},
 		"gtid_mode: overruled":                                                          {key: "loose-gtid_mode", value: "OFF", class: overruled},
 		"disable-log-bin, which negates a forced setting: overruled":                    {key: "disable-log-bin", class: overruled},
@@ -35,8 +35,8 @@ func TestSettingsAreClassed(t *testing.T) {
 		"rpl_semi_sync_master_enabled, the old name of a semi-sync setting: overruled":  {key: "rpl_semi_sync_master_enabled", value: "ON", class: overruled},
 		"server-id, which is on the server's command line: overruled":                   {key: "server-id", value: "1", class: overruled},
 		"binlog_error_action that keeps commits out of the binary log: overruled":       {key: "binlog_error_action", value: "IGNORE_ERROR", class: overruled},
-		"a binary log filter: refused":                                                  {key: "binlog-ignore-db", value: "x", class: refused, harm: "replicas would lack rows"},
-		"a replication filter: refused":                                                 {key: "replicate_wild_do_table", value: "x.%", class: refused, harm: "replicas would lack rows"},
+		"binary log filter: refused":                                                    {key: "binlog-ignore-db", value: "x", class: refused, harm: "replicas would lack rows"},
+		"replication filter: refused":                                                   {key: "replicate_wild_do_table", value: "x.%", class: refused, harm: "replicas would lack rows"},
 		"innodb_undo_directory outside the volume: refused":                             {key: "innodb_undo_directory", value: "/tmp", class: refused, harm: "outside the volume"},
 		"innodb_undo_directory in the volume: accepted":                                 {key: "innodb_undo_directory", value: "undo", class: refused},
 		"skip_grant_tables: refused":                                                    {key: "skip-grant-tables", class: refused, harm: "an administrator"},
@@ -53,7 +53,7 @@ func TestSettingsAreClassed(t *testing.T) {
 		"InnoDB flush method with fsync: accepted":                                      {key: "innodb_flush_method", value: "fsync", class: refused},
 		"disabled_storage_engines with InnoDB: refused":                                 {key: "disabled_storage_engines", value: "MyISAM, innodb", class: refused, harm: "leave InnoDB out"},
 		"disabled_storage_engines with only MyISAM: accepted":                           {key: "disabled_storage_engines", value: "MyISAM", class: refused},
-		"a setting of group replication: refused":                                       {key: "loose_group_replication_group_name", value: "x", class: refused, harm: "asynchronous"},
+		"setting of group replication: refused":                                         {key: "loose_group_replication_group_name", value: "x", class: refused, harm: "asynchronous"},
 		"init_connect with a statement that may fail: refused":                          {key: "init_connect", value: `"SET NAMES utf8mb4; INSERT INTO audit.t VALUES (1)"`, class: refused, harm: "ends the sessions"},
 		"init_connect with SET only: accepted":                                          {key: "init_connect", value: "SET NAMES utf8mb4; set autocommit=0", class: refused},
 		"required second authentication factor: refused":                                {key: "authentication_policy", value: "*,authentication_webauthn", class: refused, harm: "would not suffice"},
@@ -128,11 +128,11 @@ func TestCharacterSetsMatch(t *testing.T) {
 		user        map[string]string
 		want, avoid string
 	}{
-		"no character set and no collation: utf8mb4":                                  {nil, "character_set_server=utf8mb4\ncollation_server=utf8mb4_unicode_ci\n", "latin1"},
-		"a character set without a collation: the server's default collation applies": {map[string]string{"character-set-server": "latin1"}, "character-set-server=latin1\n", "collation_server"},
-		"a collation without a character set: its character set is added":             {map[string]string{"collation_server": "latin1_german1_ci"}, "character_set_server=latin1\ncollation_server=latin1_german1_ci\n", "utf8mb4_"},
-		"a character set in _include: the server's default collation applies":         {map[string]string{includeKey: "character_set_server=latin1"}, "character_set_server=latin1\n", "collation_server"},
-		"a matching character set and collation: kept":                                {map[string]string{"character_set_server": "latin1", "collation_server": "latin1_bin"}, "character_set_server=latin1\ncollation_server=latin1_bin\n", "utf8mb4_"},
+		"no character set and no collation: utf8mb4":                                {nil, "character_set_server=utf8mb4\ncollation_server=utf8mb4_unicode_ci\n", "latin1"},
+		"character set without a collation: the server's default collation applies": {map[string]string{"character-set-server": "latin1"}, "character-set-server=latin1\n", "collation_server"},
+		"collation without a character set: its character set is added":             {map[string]string{"collation_server": "latin1_german1_ci"}, "character_set_server=latin1\ncollation_server=latin1_german1_ci\n", "utf8mb4_"},
+		"character set in _include: the server's default collation applies":         {map[string]string{includeKey: "character_set_server=latin1"}, "character_set_server=latin1\n", "collation_server"},
+		"matching character set and collation: kept":                                {map[string]string{"character_set_server": "latin1", "collation_server": "latin1_bin"}, "character_set_server=latin1\ncollation_server=latin1_bin\n", "utf8mb4_"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cnf, _ := BuildMyCnf(row.user, ServerSizes{})

@@ -37,22 +37,22 @@ func TestVolumeGrowth(t *testing.T) {
 		"two volumes grow": {
 			live: live, claims: []string{larger, strings.Replace(logs, "1024Mi", "1025Mi", 1)}, growing: "[mysql-data-moco-a-0 3Gi logs-moco-a-0 1025Mi]",
 		},
-		"a larger template without a storage class: the volume grows":   {live: live, claims: []string{strings.Replace(larger, "storageClassName: fast, ", "", 1), logs}, growing: "[mysql-data-moco-a-0 3Gi]"},
-		"a changed label of a claim template: relabelled":               {live: live, claims: []string{strings.Replace(data, "{name:", "{labels: {a: b}, name:", 1), logs}, relabelled: 1},
-		"a changed annotation of the second claim template: relabelled": {live: live, claims: []string{data, strings.Replace(logs, "{name:", "{annotations: {a: b}, name:", 1)}, relabelled: 1},
-		"a changed label and a different storage class: left to the user": {live: live, claims: []string{
+		"larger template without a storage class: the volume grows":   {live: live, claims: []string{strings.Replace(larger, "storageClassName: fast, ", "", 1), logs}, growing: "[mysql-data-moco-a-0 3Gi]"},
+		"changed label of a claim template: relabelled":               {live: live, claims: []string{strings.Replace(data, "{name:", "{labels: {a: b}, name:", 1), logs}, relabelled: 1},
+		"changed annotation of the second claim template: relabelled": {live: live, claims: []string{data, strings.Replace(logs, "{name:", "{annotations: {a: b}, name:", 1)}, relabelled: 1},
+		"changed label and a different storage class: left to the user": {live: live, claims: []string{
 			strings.NewReplacer("fast", "slow", "{name:", "{labels: {a: b}, name:").Replace(data), logs,
 		}},
-		"a different storage class: left to the user":       {live: live, claims: []string{strings.Replace(larger, "fast", "slow", 1), logs}},
-		"a different access mode: left to the user":         {live: live, claims: []string{strings.Replace(larger, "Once", "Many", 1), logs}},
-		"an additional claim template: left to the user":    {live: live, claims: []string{larger, logs, strings.Replace(logs, "logs", "more", 1)}},
-		"a missing claim template: left to the user":        {live: live, claims: []string{larger}},
-		"a different claim template name: left to the user": {live: live, claims: []string{larger, strings.Replace(logs, "logs", "more", 1)}},
-		"a smaller template: shrunk, and no volume grows":   {live: live, claims: []string{strings.Replace(data, "2Gi", "1Gi", 1), logs}, shrunk: "[mysql-data]"},
-		"a larger and a smaller template: one growth, one shrunk template": {
+		"different storage class: left to the user":       {live: live, claims: []string{strings.Replace(larger, "fast", "slow", 1), logs}},
+		"different access mode: left to the user":         {live: live, claims: []string{strings.Replace(larger, "Once", "Many", 1), logs}},
+		"additional claim template: left to the user":     {live: live, claims: []string{larger, logs, strings.Replace(logs, "logs", "more", 1)}},
+		"missing claim template: left to the user":        {live: live, claims: []string{larger}},
+		"different claim template name: left to the user": {live: live, claims: []string{larger, strings.Replace(logs, "logs", "more", 1)}},
+		"smaller template: shrunk, and no volume grows":   {live: live, claims: []string{strings.Replace(data, "2Gi", "1Gi", 1), logs}, shrunk: "[mysql-data]"},
+		"larger and a smaller template: one growth, one shrunk template": {
 			live: live, claims: []string{larger, strings.Replace(logs, "1024Mi", "1Mi", 1)}, growing: "[mysql-data-moco-a-0 3Gi]", shrunk: "[logs]",
 		},
-		"a smaller template and a different storage class: left to the user": {live: live, claims: []string{
+		"smaller template and a different storage class: left to the user": {live: live, claims: []string{
 			strings.NewReplacer("2Gi", "1Gi", "fast", "slow").Replace(data), logs,
 		}},
 	} {

@@ -50,26 +50,26 @@ func TestControllersOfMachines(t *testing.T) {
 		found items
 		want  []torporv1alpha1.StopFinding
 	}{
-		"an upgrade of OpenShift: a finding":                      {items{versions: {progressing("Progressing", "True")}}, finding(torporv1alpha1.ClusterUpgradingFinding, "ClusterVersion/x")},
-		"an OpenShift cluster without an upgrade: no finding":     {items{versions: {progressing("Progressing", "False")}, pools: {progressing("Updating", "False")}}, nil},
-		"a condition Progressing with status Unknown: no finding": {items{versions: {progressing("Progressing", "Unknown")}}, nil},
-		"nodes that are being updated: a finding":                 {items{pools: {progressing("Updating", "True")}}, finding(torporv1alpha1.ClusterUpgradingFinding, "MachineConfigPool/x")},
-		"a MachineHealthCheck of OpenShift: a finding":            {items{openShiftChecks: {check("", `"40%"`)}}, finding(torporv1alpha1.HealthCheckReplacesMachinesFinding, "m/workers")},
-		"a MachineHealthCheck of Cluster API: a finding":          {items{capiChecks: {check("", "null")}}, finding(torporv1alpha1.HealthCheckReplacesMachinesFinding, "m/workers")},
-		"a paused MachineHealthCheck: no finding":                 {items{openShiftChecks: {check(`"cluster.x-k8s.io/paused":""`, `"40%"`)}}, nil},
-		"a MachineHealthCheck with a limit of zero: no finding":   {items{openShiftChecks: {check("", "0"), check("", `"0%"`), check("", `"0"`)}}, nil},
-		"a MachineHealthCheck of Cluster API v1beta2: a finding": {
+		"upgrade of OpenShift: a finding":                       {items{versions: {progressing("Progressing", "True")}}, finding(torporv1alpha1.ClusterUpgradingFinding, "ClusterVersion/x")},
+		"OpenShift cluster without an upgrade: no finding":      {items{versions: {progressing("Progressing", "False")}, pools: {progressing("Updating", "False")}}, nil},
+		"condition Progressing with status Unknown: no finding": {items{versions: {progressing("Progressing", "Unknown")}}, nil},
+		"nodes that are being updated: a finding":               {items{pools: {progressing("Updating", "True")}}, finding(torporv1alpha1.ClusterUpgradingFinding, "MachineConfigPool/x")},
+		"MachineHealthCheck of OpenShift: a finding":            {items{openShiftChecks: {check("", `"40%"`)}}, finding(torporv1alpha1.HealthCheckReplacesMachinesFinding, "m/workers")},
+		"MachineHealthCheck of Cluster API: a finding":          {items{capiChecks: {check("", "null")}}, finding(torporv1alpha1.HealthCheckReplacesMachinesFinding, "m/workers")},
+		"paused MachineHealthCheck: no finding":                 {items{openShiftChecks: {check(`"cluster.x-k8s.io/paused":""`, `"40%"`)}}, nil},
+		"MachineHealthCheck with a limit of zero: no finding":   {items{openShiftChecks: {check("", "0"), check("", `"0%"`), check("", `"0"`)}}, nil},
+		"MachineHealthCheck of Cluster API v1beta2: a finding": {
 			items{nextCAPIChecks: {nextCheck(`{"unhealthyLessThanOrEqualTo":"40%"}`)}}, finding(torporv1alpha1.HealthCheckReplacesMachinesFinding, "m/workers"),
 		},
-		"a MachineHealthCheck of Cluster API v1beta2 with a limit of zero: no finding": {items{nextCAPIChecks: {nextCheck(`{"unhealthyLessThanOrEqualTo":0}`)}}, nil},
-		"a MachineHealthCheck with a limit of zero and a range, which takes precedence: a finding": {
+		"MachineHealthCheck of Cluster API v1beta2 with a limit of zero: no finding": {items{nextCAPIChecks: {nextCheck(`{"unhealthyLessThanOrEqualTo":0}`)}}, nil},
+		"MachineHealthCheck with a limit of zero and a range, which takes precedence: a finding": {
 			items{nextCAPIChecks: {nextCheck(`{"unhealthyLessThanOrEqualTo":0,"unhealthyInRange":"[1-9]"}`)}}, finding(torporv1alpha1.HealthCheckReplacesMachinesFinding, "m/workers"),
 		},
-		"a MachineAutoscaler with a ClusterAutoscaler: a finding": {items{scalers: {scaler}, machineScalers: {machineScaler}}, finding(torporv1alpha1.AutoscalerAddsMachinesFinding, "MachineAutoscaler/machines/worker-a")},
-		"only a ClusterAutoscaler: no finding":                    {items{scalers: {scaler}}, nil},
-		"only a MachineAutoscaler: no finding":                    {items{machineScalers: {machineScaler}}, nil},
-		"a NodePool of Karpenter: a finding":                      {items{nodePools: {`{"metadata":{"name":"default"}}`}}, finding(torporv1alpha1.AutoscalerAddsMachinesFinding, "NodePool/default")},
-		"a NodeClaim of Karpenter: a finding": {
+		"MachineAutoscaler with a ClusterAutoscaler: a finding": {items{scalers: {scaler}, machineScalers: {machineScaler}}, finding(torporv1alpha1.AutoscalerAddsMachinesFinding, "MachineAutoscaler/machines/worker-a")},
+		"only a ClusterAutoscaler: no finding":                  {items{scalers: {scaler}}, nil},
+		"only a MachineAutoscaler: no finding":                  {items{machineScalers: {machineScaler}}, nil},
+		"NodePool of Karpenter: a finding":                      {items{nodePools: {`{"metadata":{"name":"default"}}`}}, finding(torporv1alpha1.AutoscalerAddsMachinesFinding, "NodePool/default")},
+		"NodeClaim of Karpenter: a finding": {
 			items{nodeClaims: {`{"metadata":{"name":"a"}}`, `{"metadata":{"name":"b"}}`}}, finding(torporv1alpha1.KarpenterReplacesNodesFinding, "a", "b"),
 		},
 		"malformed objects: no finding": {items{versions: {`{"status":{"conditions":"all"}}`}, openShiftChecks: {`[]`}, nodeClaims: {`1`}}, nil},

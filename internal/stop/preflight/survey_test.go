@@ -242,16 +242,16 @@ func TestWhenACertificateExpiresFirst(t *testing.T) {
 		before  time.Time
 		want    time.Time
 	}{
-		"the API server's certificate expires first: wakeBy is its expiry":                       {day(20), signer(authority(t, "kubernetes", day(30))), time.Time{}, day(20)},
-		"the signer's certificate expires first: wakeBy is its expiry":                           {day(40), signer(authority(t, "kubernetes", day(30))), time.Time{}, day(30)},
-		"a renewed signer: wakeBy is the expiry of the new certificate":                          {day(40), signer(authority(t, "kube-csr-signer_@1", day(2)), authority(t, "kube-csr-signer_@2", day(32))), time.Time{}, day(32)},
-		"other authorities in the signer's bundle: ignored":                                      {day(40), signer(authority(t, "admin-signer", day(99)), authority(t, "kube-csr-signer_@2", day(32))), time.Time{}, day(32)},
-		"an invalid bundle of the signer is ignored":                                             {day(40), signer("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), time.Time{}, day(40)},
-		"no known certificate: wakeBy is unset":                                                  {time.Time{}, `{}`, time.Time{}, time.Time{}},
-		"a signer's bundle that cannot be read: wakeBy is kept":                                  {time.Time{}, `nonsense`, day(5), day(5)},
-		"a certificate of another API server that expires an hour later: wakeBy is kept":         {day(20).Add(time.Hour), `{}`, day(20), day(20)},
-		"a certificate of another API server that expires an hour earlier: wakeBy is its expiry": {day(20).Add(-time.Hour), `{}`, day(20), day(20).Add(-time.Hour)},
-		"a renewed certificate of the API server: wakeBy is its expiry":                          {day(44), `{}`, day(20), day(44)},
+		"API server's certificate expires first: wakeBy is its expiry":                         {day(20), signer(authority(t, "kubernetes", day(30))), time.Time{}, day(20)},
+		"signer's certificate expires first: wakeBy is its expiry":                             {day(40), signer(authority(t, "kubernetes", day(30))), time.Time{}, day(30)},
+		"renewed signer: wakeBy is the expiry of the new certificate":                          {day(40), signer(authority(t, "kube-csr-signer_@1", day(2)), authority(t, "kube-csr-signer_@2", day(32))), time.Time{}, day(32)},
+		"other authorities in the signer's bundle: ignored":                                    {day(40), signer(authority(t, "admin-signer", day(99)), authority(t, "kube-csr-signer_@2", day(32))), time.Time{}, day(32)},
+		"an invalid bundle of the signer is ignored":                                           {day(40), signer("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), time.Time{}, day(40)},
+		"no known certificate: wakeBy is unset":                                                {time.Time{}, `{}`, time.Time{}, time.Time{}},
+		"signer's bundle that cannot be read: wakeBy is kept":                                  {time.Time{}, `nonsense`, day(5), day(5)},
+		"certificate of another API server that expires an hour later: wakeBy is kept":         {day(20).Add(time.Hour), `{}`, day(20), day(20)},
+		"certificate of another API server that expires an hour earlier: wakeBy is its expiry": {day(20).Add(-time.Hour), `{}`, day(20), day(20).Add(-time.Hour)},
+		"renewed certificate of the API server: wakeBy is its expiry":                          {day(44), `{}`, day(20), day(44)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, before := NewSurvey(fixedTime()), &hivev1.HibernationCheck{}

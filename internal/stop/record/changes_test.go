@@ -34,16 +34,16 @@ func TestChanges(t *testing.T) {
 		before, after Records
 		want          []decision.Change
 	}{
-		"a part that was never stopped: no change":                                  {nil, nil, nil},
-		"an unchanged stop: no change":                                              {Records{held}, Records{held}, nil},
-		"a start that was recorded before: no change":                               {Records{started}, Records{started}, nil},
-		"a first stop: the change Stop requested":                                   {nil, Records{held}, change("Stop requested", stop)},
-		"a stop with an end: the change Stop requested with this end":               {nil, Records{later}, change("Stop requested", timed)},
-		"a stop after a start: the change Stop requested":                           {Records{started}, Records{next, started}, change("Stop requested", decision.Request{Requester: "carol"})},
-		"a new end of a stop: the change Stop changed":                              {Records{held}, Records{later}, change("Stop changed", timed)},
-		"a start by a user: the change Start requested":                             {Records{held}, Records{started}, change("Start requested", decision.Request{Requester: "bob"})},
-		"a stop that ended at its requested end: no change":                         {Records{later}, Records{expired}, nil},
-		"a start and a new stop between two passes: only the change Stop requested": {Records{held}, Records{next, started}, change("Stop requested", decision.Request{Requester: "carol"})},
+		"part that was never stopped: no change":                                  {nil, nil, nil},
+		"unchanged stop: no change":                                               {Records{held}, Records{held}, nil},
+		"start that was recorded before: no change":                               {Records{started}, Records{started}, nil},
+		"first stop: the change Stop requested":                                   {nil, Records{held}, change("Stop requested", stop)},
+		"stop with an end: the change Stop requested with this end":               {nil, Records{later}, change("Stop requested", timed)},
+		"stop after a start: the change Stop requested":                           {Records{started}, Records{next, started}, change("Stop requested", decision.Request{Requester: "carol"})},
+		"new end of a stop: the change Stop changed":                              {Records{held}, Records{later}, change("Stop changed", timed)},
+		"start by a user: the change Start requested":                             {Records{held}, Records{started}, change("Start requested", decision.Request{Requester: "bob"})},
+		"stop that ended at its requested end: no change":                         {Records{later}, Records{expired}, nil},
+		"start and a new stop between two passes: only the change Stop requested": {Records{held}, Records{next, started}, change("Stop requested", decision.Request{Requester: "carol"})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -67,9 +67,9 @@ func TestRequestOf(t *testing.T) {
 		want      decision.Request
 	}{
 		"no records: an empty request":                                   {nil, nil, decision.Request{}},
-		"a stop by a user: requested by the user":                        {own, nil, decision.Request{Requester: "alice"}},
-		"a stop by a user and by a Slumber: requested by the user":       {own, nights, decision.Request{Requester: "alice"}},
-		"a stop by a Slumber: requested by the Slumber":                  {ended, nights, bySlumber},
+		"stop by a user: requested by the user":                          {own, nil, decision.Request{Requester: "alice"}},
+		"stop by a user and by a Slumber: requested by the user":         {own, nights, decision.Request{Requester: "alice"}},
+		"stop by a Slumber: requested by the Slumber":                    {ended, nights, bySlumber},
 		"no current stop: requested by the user who ended the last stop": {ended, nil, decision.Request{Requester: "bob"}},
 	} {
 		if diff := cmp.Diff(row.want, RequestOf(row.own, row.scheduled)); diff != "" {

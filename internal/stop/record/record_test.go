@@ -25,17 +25,17 @@ func TestNotesNameTheLastWriter(t *testing.T) {
 		before, after annotations
 		want, by      string
 	}{
-		"a new end: noted as alice's":                                       {nil, annotations{until: "8h"}, "8h by alice", "alice"},
-		"a changed end: noted as alice's":                                   {annotations{until: "8h", note: "8h by bob"}, annotations{until: "9h", note: "8h by bob"}, "9h by alice", "alice"},
-		"an unchanged end: noted as bob's":                                  {annotations{until: "8h", note: "8h by bob"}, annotations{until: "8h"}, "8h by bob", "bob"},
-		"a forged note of an unchanged end: noted as bob's":                 {annotations{until: "8h", note: "8h by bob"}, annotations{until: "8h", note: "8h by the-ceo"}, "8h by bob", "bob"},
-		"a forged note of an end without a note: no author":                 {annotations{until: "8h"}, annotations{until: "8h", note: "8h by the-ceo"}, "", ""},
-		"a removed end: no author":                                          {annotations{until: "8h", note: "8h by bob"}, annotations{note: "8h by bob"}, "", ""},
-		"a note about an earlier end: no author":                            {annotations{until: "9h", note: "8h by bob"}, annotations{until: "9h"}, "8h by bob", ""},
-		"an end with more than the maximum number of characters: no author": {nil, annotations{until: strings.Repeat("9h", 40)}, "", ""},
-		"an end with the maximum number of characters: noted as alice's":    {nil, annotations{until: strings.Repeat("ü", 64)}, strings.Repeat("ü", 64) + " by alice", "alice"},
-		"an empty end: no author":                                           {nil, annotations{until: ""}, " by alice", ""},
-		"an end that contains the separator of notes: noted as alice's":     {nil, annotations{until: "8h by bob"}, "8h by bob by alice", "alice"},
+		"new end: noted as alice's":                                      {nil, annotations{until: "8h"}, "8h by alice", "alice"},
+		"changed end: noted as alice's":                                  {annotations{until: "8h", note: "8h by bob"}, annotations{until: "9h", note: "8h by bob"}, "9h by alice", "alice"},
+		"unchanged end: noted as bob's":                                  {annotations{until: "8h", note: "8h by bob"}, annotations{until: "8h"}, "8h by bob", "bob"},
+		"forged note of an unchanged end: noted as bob's":                {annotations{until: "8h", note: "8h by bob"}, annotations{until: "8h", note: "8h by the-ceo"}, "8h by bob", "bob"},
+		"forged note of an end without a note: no author":                {annotations{until: "8h"}, annotations{until: "8h", note: "8h by the-ceo"}, "", ""},
+		"removed end: no author":                                         {annotations{until: "8h", note: "8h by bob"}, annotations{note: "8h by bob"}, "", ""},
+		"note about an earlier end: no author":                           {annotations{until: "9h", note: "8h by bob"}, annotations{until: "9h"}, "8h by bob", ""},
+		"end with more than the maximum number of characters: no author": {nil, annotations{until: strings.Repeat("9h", 40)}, "", ""},
+		"end with the maximum number of characters: noted as alice's":    {nil, annotations{until: strings.Repeat("ü", 64)}, strings.Repeat("ü", 64) + " by alice", "alice"},
+		"empty end: no author":                                           {nil, annotations{until: ""}, " by alice", ""},
+		"end that contains the separator of notes: noted as alice's":     {nil, annotations{until: "8h by bob"}, "8h by bob by alice", "alice"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := stoprecord.NextAuthorNote(row.before, row.after, until, "alice")

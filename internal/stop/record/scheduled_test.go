@@ -44,18 +44,18 @@ func TestListScheduled(t *testing.T) {
 		annotations map[string]string
 		want        string
 	}{
-		"no status and no annotation: no stop":                                 {nil, nil, ""},
-		"only a status: the stop of the status":                                {inStatus, nil, "nights:status"},
-		"only an annotation: the stop of the annotation":                       {nil, map[string]string{nights: encode(stopOf("nights", "annotation"))}, "nights:annotation"},
-		"status and annotation of one Slumber: the stop of the status":         {inStatus, map[string]string{nights: encode(stopOf("nights", "annotation"))}, "nights:status"},
-		"status of one Slumber and annotation of another: both stops":          {inStatus, map[string]string{weekends: encode(stopOf("weekends", "annotation"))}, "nights:status weekends:annotation"},
-		"an annotation whose key and content name different Slumbers: no stop": {nil, map[string]string{weekends: encode(stopOf("nights", "annotation"))}, ""},
-		"an annotation that is not JSON: no stop":                              {nil, map[string]string{nights: "{"}, ""},
-		"an annotation that is too large: no stop":                             {nil, map[string]string{nights: encode(stopOf("nights", strings.Repeat("x", 32<<10)))}, ""},
-		"an annotation without the prefix of Slumbers: no stop":                {nil, map[string]string{"example.com/nights": encode(stopOf("nights", "annotation"))}, ""},
-		"more Slumbers than the maximum: the first ones by name":               {nil, many, strings.TrimSpace(strings.Repeat("%:annotation ", 20))},
-		"an annotation that lists no stops: the Slumber without a stop":        {nil, map[string]string{nights: `{"slumber": "nights"}`}, "nights:"},
-		"an annotation with an unknown field: the Slumber without a stop":      {nil, map[string]string{nights: `{"slumber": "nights", "later": 1}`}, "nights:"},
+		"no status and no annotation: no stop":                              {nil, nil, ""},
+		"only a status: the stop of the status":                             {inStatus, nil, "nights:status"},
+		"only an annotation: the stop of the annotation":                    {nil, map[string]string{nights: encode(stopOf("nights", "annotation"))}, "nights:annotation"},
+		"status and annotation of one Slumber: the stop of the status":      {inStatus, map[string]string{nights: encode(stopOf("nights", "annotation"))}, "nights:status"},
+		"status of one Slumber and annotation of another: both stops":       {inStatus, map[string]string{weekends: encode(stopOf("weekends", "annotation"))}, "nights:status weekends:annotation"},
+		"annotation whose key and content name different Slumbers: no stop": {nil, map[string]string{weekends: encode(stopOf("nights", "annotation"))}, ""},
+		"annotation that is not JSON: no stop":                              {nil, map[string]string{nights: "{"}, ""},
+		"annotation that is too large: no stop":                             {nil, map[string]string{nights: encode(stopOf("nights", strings.Repeat("x", 32<<10)))}, ""},
+		"annotation without the prefix of Slumbers: no stop":                {nil, map[string]string{"example.com/nights": encode(stopOf("nights", "annotation"))}, ""},
+		"more Slumbers than the maximum: the first ones by name":            {nil, many, strings.TrimSpace(strings.Repeat("%:annotation ", 20))},
+		"annotation that lists no stops: the Slumber without a stop":        {nil, map[string]string{nights: `{"slumber": "nights"}`}, "nights:"},
+		"annotation with an unknown field: the Slumber without a stop":      {nil, map[string]string{nights: `{"slumber": "nights", "later": 1}`}, "nights:"},
 	} {
 		var found []string
 		for _, stop := range stoprecord.ListScheduled(row.status, row.annotations) {
@@ -93,12 +93,12 @@ func TestScheduledStopsHold(t *testing.T) {
 		want        bool
 		end         time.Time
 	}{
-		"a stop without an end: in effect":            {stop: stopOf("nights", ""), now: now, want: true},
-		"a stop that expires later: in effect":        {stop: expiring, now: now, want: true, end: now.Add(time.Minute)},
-		"an expired stop: not in effect":              {stop: expiring, now: now.Add(time.Minute)},
-		"an ended stop: not in effect":                {stop: ended, now: now},
-		"a stop that a user skips now: not in effect": {stop: expiring, annotations: skip, now: now},
-		"a stop after the end of a skip: in effect":   {stop: stopOf("nights", ""), annotations: skip, now: now.Add(time.Minute), want: true},
+		"stop without an end: in effect":            {stop: stopOf("nights", ""), now: now, want: true},
+		"stop that expires later: in effect":        {stop: expiring, now: now, want: true, end: now.Add(time.Minute)},
+		"expired stop: not in effect":               {stop: expiring, now: now.Add(time.Minute)},
+		"ended stop: not in effect":                 {stop: ended, now: now},
+		"stop that a user skips now: not in effect": {stop: expiring, annotations: skip, now: now},
+		"stop after the end of a skip: in effect":   {stop: stopOf("nights", ""), annotations: skip, now: now.Add(time.Minute), want: true},
 	} {
 		annotation, value, err := stoprecord.ScheduledAnnotation(row.stop, "nights")
 		if err != nil {

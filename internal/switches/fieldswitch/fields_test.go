@@ -37,18 +37,18 @@ func TestFieldsAreSetAndBroughtBack(t *testing.T) {
 		object, want string
 		operations   []torporv1alpha1.StopOperation
 	}{
-		"a number: set and restored":            {"{spec: {replicas: 3}}", "{spec: {replicas: 0}}", []torporv1alpha1.StopOperation{operation("replace", "/spec/replicas", "0")}},
-		"a flag that exists: set and restored":  {"{spec: {suspend: false}}", "{spec: {suspend: true}}", []torporv1alpha1.StopOperation{operation("add", "/spec/suspend", "true")}},
-		"an absent flag: set and restored":      {"{spec: {}}", "{spec: {suspend: true}}", []torporv1alpha1.StopOperation{operation("add", "/spec/suspend", "true")}},
-		"a flag that is null: set and restored": {"{spec: {suspend: null}}", "{spec: {suspend: true}}", []torporv1alpha1.StopOperation{operation("add", "/spec/suspend", "true")}},
+		"number: set and restored":            {"{spec: {replicas: 3}}", "{spec: {replicas: 0}}", []torporv1alpha1.StopOperation{operation("replace", "/spec/replicas", "0")}},
+		"flag that exists: set and restored":  {"{spec: {suspend: false}}", "{spec: {suspend: true}}", []torporv1alpha1.StopOperation{operation("add", "/spec/suspend", "true")}},
+		"absent flag: set and restored":       {"{spec: {}}", "{spec: {suspend: true}}", []torporv1alpha1.StopOperation{operation("add", "/spec/suspend", "true")}},
+		"flag that is null: set and restored": {"{spec: {suspend: null}}", "{spec: {suspend: true}}", []torporv1alpha1.StopOperation{operation("add", "/spec/suspend", "true")}},
 		"missing maps on the path: created and removed again": {
 			"{spec: {}}", "{spec: {a: {b: {c: [1]}}}}", []torporv1alpha1.StopOperation{operation("add", "/spec/a/b/c", "[1]")},
 		},
-		"an annotation with a slash, on an object without annotations: set and restored": {
+		"annotation with a slash, on an object without annotations: set and restored": {
 			"{metadata: {name: x}}", `{metadata: {name: x, annotations: {cnpg.io/hibernation: "on"}}}`,
 			[]torporv1alpha1.StopOperation{operation("add", "/metadata/annotations/cnpg.io~1hibernation", `"on"`)},
 		},
-		"a map that the stop removes: restored by the start": {
+		"map that the stop removes: restored by the start": {
 			"{spec: {syncPolicy: {automated: {prune: true, selfHeal: true}, retry: {limit: 5}}}}", "{spec: {syncPolicy: {retry: {limit: 5}}}}",
 			[]torporv1alpha1.StopOperation{operation("remove", "/spec/syncPolicy/automated", "")},
 		},
@@ -144,12 +144,12 @@ func TestInvalidStopsAreRefused(t *testing.T) {
 		object, want string
 		operation    torporv1alpha1.StopOperation
 	}{
-		"a path through a number: refused":                      {"{spec: {a: 1}}", "expected a map at /spec/a", operation("add", "/spec/a/b", "true")},
-		"a replace of a field whose parent is missing: refused": {"{spec: {}}", "expected a map at /spec/a", operation("replace", "/spec/a/b", "true")},
-		"an add operation without a value: refused":             {"{spec: {}}", "expected a value for /spec/a", operation("add", "/spec/a", "")},
-		"a current value that is too large to save: refused":    {"{spec: {a: " + strings.Repeat("x", maxRestore) + "}}", "expected at most 16384 bytes", operation("add", "/spec/a", "true")},
-		"two operations on the same field: refused":             {"{spec: {}}", "expected each field once, found /spec/a twice", operation("twice", "/spec/a", "true")},
-		"a path through more than 50 missing maps: refused":     {"{spec: {}}", "expected at most 50 fields", operation("add", "/spec"+strings.Repeat("/a", 60), "true")},
+		"path through a number: refused":                      {"{spec: {a: 1}}", "expected a map at /spec/a", operation("add", "/spec/a/b", "true")},
+		"replace of a field whose parent is missing: refused": {"{spec: {}}", "expected a map at /spec/a", operation("replace", "/spec/a/b", "true")},
+		"add operation without a value: refused":              {"{spec: {}}", "expected a value for /spec/a", operation("add", "/spec/a", "")},
+		"current value that is too large to save: refused":    {"{spec: {a: " + strings.Repeat("x", maxRestore) + "}}", "expected at most 16384 bytes", operation("add", "/spec/a", "true")},
+		"two operations on the same field: refused":           {"{spec: {}}", "expected each field once, found /spec/a twice", operation("twice", "/spec/a", "true")},
+		"path through more than 50 missing maps: refused":     {"{spec: {}}", "expected at most 50 fields", operation("add", "/spec"+strings.Repeat("/a", 60), "true")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -173,16 +173,16 @@ func TestOperationsChangeSpecFieldsOrSingleStrings(t *testing.T) {
 		want      string
 		operation torporv1alpha1.StopOperation
 	}{
-		"an operation on a field of the spec: accepted":            {"", operation("replace", "/spec/a/b", "true")},
-		"an operation on an annotation: accepted":                  {"", operation("add", "/metadata/annotations/cnpg.io~1hibernation", `"on"`)},
-		"an operation that removes a label: accepted":              {"", operation("remove", "/metadata/labels/a", "")},
-		"a slash in an annotation that is not written ~1: refused": {"write a slash in a name as ~1", operation("add", "/metadata/annotations/cnpg.io/hibernation", `"on"`)},
-		"an operation on all annotations: refused":                 {"write a slash in a name as ~1", operation("remove", "/metadata/annotations", "")},
-		"a boolean value for an annotation: refused":               {"expected a string for /metadata/annotations/a, found true; put the value in quotes", operation("add", "/metadata/annotations/a", "true")},
-		"a null value for a label: refused":                        {"expected a string for /metadata/labels/a, found null", operation("add", "/metadata/labels/a", "null")},
-		"an operation on another field of the metadata: refused":   {"expected a field below /spec", operation("add", "/metadata/finalizers", `["a"]`)},
-		"an operation on the status: refused":                      {"expected a field below /spec", operation("add", "/status/phase", `"Off"`)},
-		"an operation without a value: refused":                    {"[0]: expected a value for /spec/a, found none", operation("add", "/spec/a", "")},
+		"operation on a field of the spec: accepted":             {"", operation("replace", "/spec/a/b", "true")},
+		"operation on an annotation: accepted":                   {"", operation("add", "/metadata/annotations/cnpg.io~1hibernation", `"on"`)},
+		"operation that removes a label: accepted":               {"", operation("remove", "/metadata/labels/a", "")},
+		"slash in an annotation that is not written ~1: refused": {"write a slash in a name as ~1", operation("add", "/metadata/annotations/cnpg.io/hibernation", `"on"`)},
+		"operation on all annotations: refused":                  {"write a slash in a name as ~1", operation("remove", "/metadata/annotations", "")},
+		"boolean value for an annotation: refused":               {"expected a string for /metadata/annotations/a, found true; put the value in quotes", operation("add", "/metadata/annotations/a", "true")},
+		"null value for a label: refused":                        {"expected a string for /metadata/labels/a, found null", operation("add", "/metadata/labels/a", "null")},
+		"operation on another field of the metadata: refused":    {"expected a field below /spec", operation("add", "/metadata/finalizers", `["a"]`)},
+		"operation on the status: refused":                       {"expected a field below /spec", operation("add", "/status/phase", `"Off"`)},
+		"operation without a value: refused":                     {"[0]: expected a value for /spec/a, found none", operation("add", "/spec/a", "")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -199,9 +199,9 @@ func TestOperationsChangeSpecFieldsOrSingleStrings(t *testing.T) {
 func TestForgedSavedFieldsAreNotRestored(t *testing.T) {
 	t.Parallel()
 	for name, saved := range map[string]string{
-		"a forged namespace: refused":                       `[{"path":"/metadata/namespace","before":"kube-system","after":"shops"}]`,
-		"a forged annotation that is not a string: refused": `[{"path":"/metadata/annotations/b","before":5,"after":"x"}]`,
-		"a forged map of all annotations: refused":          `[{"path":"/metadata/annotations","before":{"b":5},"after":{},"made":true}]`,
+		"forged namespace: refused":                       `[{"path":"/metadata/namespace","before":"kube-system","after":"shops"}]`,
+		"forged annotation that is not a string: refused": `[{"path":"/metadata/annotations/b","before":5,"after":"x"}]`,
+		"forged map of all annotations: refused":          `[{"path":"/metadata/annotations","before":{"b":5},"after":{},"made":true}]`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

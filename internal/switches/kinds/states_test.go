@@ -36,12 +36,12 @@ func TestStates(t *testing.T) {
 		object kinds.Object
 		want   string
 	}{
-		"a cluster that cannot hibernate: awake":                        {newUnsupportedCluster(metav1.ConditionTrue), "awake stoppable unable: Unsupported: No version is known"},
-		"a cluster whose stop is refused: awake":                        {newRefusedCluster(), "awake stoppable unable: HibernationRefused: An upgrade is under way"},
-		"an unreachable unsupported cluster: neither asleep nor awake":  {newUnsupportedCluster(metav1.ConditionFalse), "(Unsupported: No version is known) stoppable"},
-		"a cluster that runs: awake":                                    {newCluster("", metav1.ConditionFalse, metav1.ConditionTrue), "awake stoppable"},
-		"a cluster that hibernates: asleep":                             {newCluster("", metav1.ConditionTrue, metav1.ConditionFalse), "asleep stoppable"},
-		"a cluster that a user hibernates: asleep":                      {newCluster(hivev1.PowerStateHibernating, metav1.ConditionTrue, metav1.ConditionFalse), "asleep stoppable others"},
+		"cluster that cannot hibernate: awake":                          {newUnsupportedCluster(metav1.ConditionTrue), "awake stoppable unable: Unsupported: No version is known"},
+		"cluster whose stop is refused: awake":                          {newRefusedCluster(), "awake stoppable unable: HibernationRefused: An upgrade is under way"},
+		"unreachable unsupported cluster: neither asleep nor awake":     {newUnsupportedCluster(metav1.ConditionFalse), "(Unsupported: No version is known) stoppable"},
+		"cluster that runs: awake":                                      {newCluster("", metav1.ConditionFalse, metav1.ConditionTrue), "awake stoppable"},
+		"cluster that hibernates: asleep":                               {newCluster("", metav1.ConditionTrue, metav1.ConditionFalse), "asleep stoppable"},
+		"cluster that a user hibernates: asleep":                        {newCluster(hivev1.PowerStateHibernating, metav1.ConditionTrue, metav1.ConditionFalse), "asleep stoppable others"},
 		"healthy MySQL: awake":                                          {newMySQL(metav1.ConditionTrue, "Healthy", nil), "awake stoppable"},
 		"healthy MySQL with a Slumber's stop: neither asleep nor awake": {newMySQL(metav1.ConditionTrue, "Healthy", func(c *mocov1beta2.MySQLCluster) { c.Status.ScheduledStops = night() }), "(Healthy) stoppable"},
 		"offline MySQL that still has Pods: neither asleep nor awake":   {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Status.ScheduledStops = night() }), "(Offline) stoppable"},
@@ -55,14 +55,14 @@ func TestStates(t *testing.T) {
 			c.Annotations = map[string]string{mocov1beta2.ReconciliationStoppedAnnotation: "true"}
 			c.Status.ScheduledStops = night()
 		}), "(ReconciliationInactive) stoppable others"},
-		"an app that runs: awake":                              {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Running", nil), "awake stoppable"},
-		"an app that starts: neither asleep nor awake":         {newApp(korifiv1alpha1.StartedState, metav1.ConditionFalse, "Starting", nil), "(Starting) stoppable"},
-		"a started app without instances: asleep":              {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", nil), "asleep stoppable"},
-		"an app that a user stopped: asleep":                   {newApp(korifiv1alpha1.StoppedState, metav1.ConditionTrue, "Stopped", nil), "asleep stoppable others"},
-		"a stopped app that a user has just started: asleep":   {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", map[string]string{torporv1alpha1.StartedByAnnotation: "carol", torporv1alpha1.StartedAtAnnotation: "2026-11-24T21:30:00Z"}), "asleep stoppable resumed by carol at 21:30"},
-		"a stopped app that a user has just restarted: asleep": {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", map[string]string{torporv1alpha1.CauseAnnotation: "Restart", torporv1alpha1.RevisedByAnnotation: "dave", torporv1alpha1.RevisedAtAnnotation: "2026-11-24T21:45:00Z"}), "asleep stoppable resumed by dave at 21:45"},
-		"a stopped app that a user has just deployed: asleep":  {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", map[string]string{torporv1alpha1.CauseAnnotation: "Deployment", torporv1alpha1.RevisedByAnnotation: "erin", torporv1alpha1.RevisedAtAnnotation: "2026-11-24T21:50:00Z"}), "asleep stoppable resumed by erin at 21:50"},
-		"a cluster whose schema drops its record: resumed by erin": {
+		"app that runs: awake":                               {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Running", nil), "awake stoppable"},
+		"app that starts: neither asleep nor awake":          {newApp(korifiv1alpha1.StartedState, metav1.ConditionFalse, "Starting", nil), "(Starting) stoppable"},
+		"started app without instances: asleep":              {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", nil), "asleep stoppable"},
+		"app that a user stopped: asleep":                    {newApp(korifiv1alpha1.StoppedState, metav1.ConditionTrue, "Stopped", nil), "asleep stoppable others"},
+		"stopped app that a user has just started: asleep":   {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", map[string]string{torporv1alpha1.StartedByAnnotation: "carol", torporv1alpha1.StartedAtAnnotation: "2026-11-24T21:30:00Z"}), "asleep stoppable resumed by carol at 21:30"},
+		"stopped app that a user has just restarted: asleep": {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", map[string]string{torporv1alpha1.CauseAnnotation: "Restart", torporv1alpha1.RevisedByAnnotation: "dave", torporv1alpha1.RevisedAtAnnotation: "2026-11-24T21:45:00Z"}), "asleep stoppable resumed by dave at 21:45"},
+		"stopped app that a user has just deployed: asleep":  {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", map[string]string{torporv1alpha1.CauseAnnotation: "Deployment", torporv1alpha1.RevisedByAnnotation: "erin", torporv1alpha1.RevisedAtAnnotation: "2026-11-24T21:50:00Z"}), "asleep stoppable resumed by erin at 21:50"},
+		"cluster whose schema drops its record: resumed by erin": {
 			remember(t, newCluster("", metav1.ConditionFalse, metav1.ConditionTrue), "hibernation", `{"hibernation": {"sleepStartedAt": "2026-11-24T20:00:00Z"}, "stops": [{"since": "2026-11-24T20:00:00Z", "endedAt": "2026-11-24T21:00:00Z", "startedBy": "erin"}]}`),
 			"(Running) stoppable resumed by erin at 21:00",
 		},
@@ -74,7 +74,7 @@ func TestStates(t *testing.T) {
 			remember(t, newMySQL(metav1.ConditionFalse, "Offline", nil), "provisioning", `{"offlineSince": "2026-11-24T21:00:00Z"}`),
 			"asleep stoppable",
 		},
-		"an app whose schema drops its stops: not resumed": {
+		"app whose schema drops its stops: not resumed": {
 			remember(t, newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Running", map[string]string{torporv1alpha1.StartedByAnnotation: "frank", torporv1alpha1.StartedAtAnnotation: "2026-11-24T21:40:00Z"}), "restart", `{"stops": [{"since": "2026-11-24T20:00:00Z", "endedAt": "2026-11-24T21:40:00Z", "startedBy": "torpor.dev/until"}]}`),
 			"awake stoppable",
 		},

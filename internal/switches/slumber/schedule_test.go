@@ -49,22 +49,22 @@ func TestTransitions(t *testing.T) {
 			specOf("Europe/Berlin", nights, mornings), "2026-11-26T12:00:00+01:00", // A Thursday.
 			[]string{"Asleep Thu 2026-11-26T20:00:00+01:00", "Awake Fri 2026-11-27T07:00:00+01:00", "Asleep Fri 2026-11-27T20:00:00+01:00", "Awake Mon 2026-11-30T07:00:00+01:00"},
 		},
-		"a holiday on a Friday: asleep until Monday": {
+		"holiday on a Friday: asleep until Monday": {
 			specOf("Europe/Berlin", nights, mornings, torporv1alpha1.Holiday{First: "2026-11-27"}), "2026-11-26T12:00:00+01:00",
 			[]string{"Asleep Thu 2026-11-26T20:00:00+01:00", "Awake Mon 2026-11-30T07:00:00+01:00"},
 		},
-		"a yearly holiday from December to January: one sleep in each year": {
+		"yearly holiday from December to January: one sleep in each year": {
 			specOf("Europe/Berlin", "0 3 1 6 *", "0 4 1 6 *", torporv1alpha1.Holiday{First: "--12-24", Last: "--01-01"}), "2026-12-01T00:00:00+01:00",
 			[]string{
 				"Asleep Thu 2026-12-24T00:00:00+01:00", "Awake Sat 2027-01-02T00:00:00+01:00",
 				"Asleep Tue 2027-06-01T03:00:00+02:00", "Awake Tue 2027-06-01T04:00:00+02:00", "Asleep Fri 2027-12-24T00:00:00+01:00",
 			},
 		},
-		"a window on leap days: one sleep every four years": {
+		"window on leap days: one sleep every four years": {
 			specOf("UTC", "0 0 29 2 *", "0 12 29 2 *"), "2026-01-01T00:00:00Z",
 			[]string{"Asleep Tue 2028-02-29T00:00:00Z", "Awake Tue 2028-02-29T12:00:00Z", "Asleep Sun 2032-02-29T00:00:00Z"},
 		},
-		"a holiday on leap days: one sleep every four years": {
+		"holiday on leap days: one sleep every four years": {
 			torporv1alpha1.SlumberSpec{TimeZone: "UTC", Holidays: []torporv1alpha1.Holiday{{First: "--02-29"}}},
 			"2026-01-01T00:00:00Z",
 			[]string{"Asleep Tue 2028-02-29T00:00:00Z", "Awake Wed 2028-03-01T00:00:00Z", "Asleep Sun 2032-02-29T00:00:00Z"},
@@ -98,8 +98,8 @@ func TestTransitions(t *testing.T) {
 			specOf("UTC", "0 19 * * 5-7/2", "0 20 * * *"), "2026-11-26T12:00:00Z",
 			[]string{"Asleep Fri 2026-11-27T19:00:00Z", "Awake Fri 2026-11-27T20:00:00Z", "Asleep Sun 2026-11-29T19:00:00Z", "Awake Sun 2026-11-29T20:00:00Z", "Asleep Fri 2026-12-04T19:00:00Z"},
 		},
-		"a sleep at a wake time: no transitions":     {specOf("UTC", "0 0 * * *", "0 * * * *"), "2026-11-26T12:00:00Z", nil},
-		"a past holiday with a year: no transitions": {torporv1alpha1.SlumberSpec{TimeZone: "UTC", Holidays: []torporv1alpha1.Holiday{{First: "2020-01-01"}}}, "2026-11-26T12:00:00Z", nil},
+		"sleep at a wake time: no transitions":     {specOf("UTC", "0 0 * * *", "0 * * * *"), "2026-11-26T12:00:00Z", nil},
+		"past holiday with a year: no transitions": {torporv1alpha1.SlumberSpec{TimeZone: "UTC", Holidays: []torporv1alpha1.Holiday{{First: "2020-01-01"}}}, "2026-11-26T12:00:00Z", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := parse(t, row.spec).NextTransitions(at(t, row.from))
@@ -215,20 +215,20 @@ func TestScheduleErrors(t *testing.T) {
 		spec torporv1alpha1.SlumberSpec
 		want string
 	}{
-		"an unknown time zone: refused":                   {specOf("Europe/Atlantis", "0 20 * * *", "0 7 * * *"), "spec.timeZone: expected the name of a time zone"},
-		"the local time zone of the manager: refused":     {specOf("Local", "0 20 * * *", "0 7 * * *"), "spec.timeZone: expected the name of a time zone"},
-		"a cron expression of six fields: refused":        {specOf("UTC", "0 0 20 * * *", "0 7 * * *"), "spec.windows[0].sleep \"0 0 20 * * *\": expected five fields of cron"},
-		"an hour that does not exist: refused":            {specOf("UTC", "0 25 * * *", "0 7 * * *"), "spec.windows[0].sleep \"0 25 * * *\": expected five fields of cron"},
-		"day of the week 8: refused":                      {specOf("UTC", "0 20 * * 5-8", "0 7 * * *"), "spec.windows[0].sleep \"0 20 * * 5-8\": expected five fields of cron"},
-		"a step of zero: refused":                         {specOf("UTC", "0 20 * * FRI-MON/0", "0 7 * * *"), "spec.windows[0].sleep \"0 20 * * FRI-MON/0\": expected five fields of cron"},
-		"@every instead of five fields: refused":          {specOf("UTC", "@every 1h", "0 7 * * *"), "expected five fields of cron, found a time zone or a descriptor such as @daily"},
-		"a time zone in the cron expression: refused":     {specOf("UTC", "0 20 * * *", "TZ=Asia/Tokyo 0 7 * * *"), "spec.windows[0].wake"},
-		"a window on February 30: refused":                {specOf("UTC", "0 20 30 2 *", "0 7 * * *"), "expected a day of the calendar"},
-		"the same time for sleep and wake: refused":       {specOf("UTC", "0 20 * * *", "0  20 * * *"), "expected a time that differs from sleep"},
-		"no window and no holiday: refused":               {torporv1alpha1.SlumberSpec{TimeZone: "UTC"}, "expected a window or a holiday"},
-		"a holiday on a day that does not exist: refused": {specOf("UTC", "0 20 * * *", "0 7 * * *", torporv1alpha1.Holiday{First: "2026-02-29"}), "spec.holidays[0]: expected a day such as"},
-		"a holiday that ends before it begins: refused":   {specOf("UTC", "0 20 * * *", "0 7 * * *", torporv1alpha1.Holiday{First: "2026-02-03", Last: "2026-02-01"}), "on or after the first"},
-		"a holiday with a year in only one day: refused":  {specOf("UTC", "0 20 * * *", "0 7 * * *", torporv1alpha1.Holiday{First: "2026-02-03", Last: "--02-04"}), "both days in the same form"},
+		"unknown time zone: refused":                    {specOf("Europe/Atlantis", "0 20 * * *", "0 7 * * *"), "spec.timeZone: expected the name of a time zone"},
+		"local time zone of the manager: refused":       {specOf("Local", "0 20 * * *", "0 7 * * *"), "spec.timeZone: expected the name of a time zone"},
+		"cron expression of six fields: refused":        {specOf("UTC", "0 0 20 * * *", "0 7 * * *"), "spec.windows[0].sleep \"0 0 20 * * *\": expected five fields of cron"},
+		"hour that does not exist: refused":             {specOf("UTC", "0 25 * * *", "0 7 * * *"), "spec.windows[0].sleep \"0 25 * * *\": expected five fields of cron"},
+		"day of the week 8: refused":                    {specOf("UTC", "0 20 * * 5-8", "0 7 * * *"), "spec.windows[0].sleep \"0 20 * * 5-8\": expected five fields of cron"},
+		"step of zero: refused":                         {specOf("UTC", "0 20 * * FRI-MON/0", "0 7 * * *"), "spec.windows[0].sleep \"0 20 * * FRI-MON/0\": expected five fields of cron"},
+		"@every instead of five fields: refused":        {specOf("UTC", "@every 1h", "0 7 * * *"), "expected five fields of cron, found a time zone or a descriptor such as @daily"},
+		"time zone in the cron expression: refused":     {specOf("UTC", "0 20 * * *", "TZ=Asia/Tokyo 0 7 * * *"), "spec.windows[0].wake"},
+		"window on February 30: refused":                {specOf("UTC", "0 20 30 2 *", "0 7 * * *"), "expected a day of the calendar"},
+		"the same time for sleep and wake: refused":     {specOf("UTC", "0 20 * * *", "0  20 * * *"), "expected a time that differs from sleep"},
+		"no window and no holiday: refused":             {torporv1alpha1.SlumberSpec{TimeZone: "UTC"}, "expected a window or a holiday"},
+		"holiday on a day that does not exist: refused": {specOf("UTC", "0 20 * * *", "0 7 * * *", torporv1alpha1.Holiday{First: "2026-02-29"}), "spec.holidays[0]: expected a day such as"},
+		"holiday that ends before it begins: refused":   {specOf("UTC", "0 20 * * *", "0 7 * * *", torporv1alpha1.Holiday{First: "2026-02-03", Last: "2026-02-01"}), "on or after the first"},
+		"holiday with a year in only one day: refused":  {specOf("UTC", "0 20 * * *", "0 7 * * *", torporv1alpha1.Holiday{First: "2026-02-03", Last: "--02-04"}), "both days in the same form"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := slumber.ParseSchedule(row.spec); err == nil || !strings.Contains(err.Error(), row.want) {

@@ -34,11 +34,11 @@ func TestStopsAreReportedForTheLog(t *testing.T) {
 		changes       []decision.Change
 		request       decision.Request
 	}{
-		"a new stop: a requested stop is logged":                 {never, stopped, []decision.Change{{What: "Stop requested", Request: stop}}, stop},
-		"a continuing stop: nothing is logged":                   {stopped, stopped, nil, stop},
-		"a start: a requested start is logged":                   {stopped, started, []decision.Change{{What: "Start requested", Request: start}}, start},
-		"a running object: nothing is logged":                    {started, started, nil, start},
-		"an object without a record of stops: nothing is logged": {never, never, nil, decision.Request{}},
+		"new stop: a requested stop is logged":                {never, stopped, []decision.Change{{What: "Stop requested", Request: stop}}, stop},
+		"continuing stop: nothing is logged":                  {stopped, stopped, nil, stop},
+		"start: a requested start is logged":                  {stopped, started, []decision.Change{{What: "Start requested", Request: start}}, start},
+		"running object: nothing is logged":                   {started, started, nil, start},
+		"object without a record of stops: nothing is logged": {never, never, nil, decision.Request{}},
 	} {
 		out := report(nil, fieldswitch.ObservedSwitch{Object: build(row.before), Now: time.Now()}, fieldswitch.SwitchPlan{Next: build(row.after)}, nil)
 		if diff := cmp.Diff(row.changes, out.Changes); diff != "" {
