@@ -120,10 +120,10 @@ func TestRefusedCallsChangeNothing(t *testing.T) {
 		code   string
 		status int
 	}{
-		"one unknown instance in a stop of two: both refused":          {"StopInstances", []string{"InstanceId.1", up, "InstanceId.2", unknown}, "InvalidInstanceID.NotFound", 400},
+		"stop of two instances, one of them unknown: refused":          {"StopInstances", []string{"InstanceId.1", up, "InstanceId.2", unknown}, "InvalidInstanceID.NotFound", 400},
 		"an unknown id takes precedence over a wrong state":            {"StopInstances", []string{"InstanceId.1", gone, "InstanceId.2", unknown, "InstanceId.3", other}, "InvalidInstanceID.NotFound", 400},
-		"one malformed id in a stop of two: both refused":              {"StopInstances", []string{"InstanceId.1", up, "InstanceId.2", "i-xyz"}, "InvalidInstanceID.Malformed", 400},
-		"one terminated instance in a stop of two: both refused":       {"StopInstances", []string{"InstanceId.1", up, "InstanceId.2", gone}, "IncorrectInstanceState", 400},
+		"stop of two instances, one with a malformed id: refused":      {"StopInstances", []string{"InstanceId.1", up, "InstanceId.2", "i-xyz"}, "InvalidInstanceID.Malformed", 400},
+		"stop of two instances, one of them terminated: refused":       {"StopInstances", []string{"InstanceId.1", up, "InstanceId.2", gone}, "IncorrectInstanceState", 400},
 		"start of a terminated instance: refused":                      {"StartInstances", []string{"InstanceId.1", gone}, "IncorrectInstanceState", 400},
 		"stop of a one-time spot instance: refused":                    {"StopInstances", []string{"InstanceId.1", up, "InstanceId.2", spot}, "UnsupportedOperation", 400},
 		"stop with Hibernate: refused":                                 {"StopInstances", []string{"InstanceId.1", up, "Hibernate", "true"}, "UnsupportedHibernationConfiguration", 400},

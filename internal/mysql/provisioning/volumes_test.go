@@ -49,7 +49,7 @@ func TestVolumeGrowth(t *testing.T) {
 		"missing claim template: left to the user":        {live: live, claims: []string{larger}},
 		"different claim template name: left to the user": {live: live, claims: []string{larger, strings.Replace(logs, "logs", "more", 1)}},
 		"smaller template: shrunk, and no volume grows":   {live: live, claims: []string{strings.Replace(data, "2Gi", "1Gi", 1), logs}, shrunk: "[mysql-data]"},
-		"larger and a smaller template: one growth, one shrunk template": {
+		"larger template and smaller template: one volume grows, and one template is shrunk": {
 			live: live, claims: []string{larger, strings.Replace(logs, "1024Mi", "1Mi", 1)}, growing: "[mysql-data-moco-a-0 3Gi]", shrunk: "[logs]",
 		},
 		"smaller template and a different storage class: left to the user": {live: live, claims: []string{

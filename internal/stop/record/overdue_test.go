@@ -22,7 +22,7 @@ func TestFormatEnd(t *testing.T) {
 		"future end: not overdue":                             {&end, end.Add(-time.Hour), "2026-11-20 22:00 UTC", false},
 		"end at this second: not overdue":                     {&end, end.Time, "2026-11-20 22:00 UTC", false},
 		"exactly the grace period after the end: not overdue": {&end, end.Add(overdueGrace), "2026-11-20 22:00 UTC", false},
-		"second more than the grace period: overdue":          {&end, end.Add(overdueGrace + time.Second), "2026-11-20 22:00 UTC (5m1s overdue)", true},
+		"one second more than the grace period: overdue":      {&end, end.Add(overdueGrace + time.Second), "2026-11-20 22:00 UTC (5m1s overdue)", true},
 		"two hours after the end: overdue":                    {&end, end.Add(2 * time.Hour), "2026-11-20 22:00 UTC (120m overdue)", true},
 		"end in another zone: shown in the user's zone":       {new(metav1.NewTime(end.In(time.FixedZone("", 3600)))), end.Time, "2026-11-20 22:00 UTC", false},
 		"user in another zone: shown in that zone":            {&end, end.In(time.FixedZone("CET", 3600)), "2026-11-20 23:00 CET", false},

@@ -98,8 +98,8 @@ func TestTransitions(t *testing.T) {
 			specOf("UTC", "0 19 * * 5-7/2", "0 20 * * *"), "2026-11-26T12:00:00Z",
 			[]string{"Asleep Fri 2026-11-27T19:00:00Z", "Awake Fri 2026-11-27T20:00:00Z", "Asleep Sun 2026-11-29T19:00:00Z", "Awake Sun 2026-11-29T20:00:00Z", "Asleep Fri 2026-12-04T19:00:00Z"},
 		},
-		"sleep at a wake time: no transitions":     {specOf("UTC", "0 0 * * *", "0 * * * *"), "2026-11-26T12:00:00Z", nil},
-		"past holiday with a year: no transitions": {torporv1alpha1.SlumberSpec{TimeZone: "UTC", Holidays: []torporv1alpha1.Holiday{{First: "2020-01-01"}}}, "2026-11-26T12:00:00Z", nil},
+		"sleep time that is also a wake time: no transitions": {specOf("UTC", "0 0 * * *", "0 * * * *"), "2026-11-26T12:00:00Z", nil},
+		"past holiday with a year: no transitions":            {torporv1alpha1.SlumberSpec{TimeZone: "UTC", Holidays: []torporv1alpha1.Holiday{{First: "2020-01-01"}}}, "2026-11-26T12:00:00Z", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := parse(t, row.spec).NextTransitions(at(t, row.from))

@@ -264,7 +264,7 @@ func TestSpreadAtChangesOfTheClocks(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct{ day, began time.Time }{
 		"a spread in a skipped hour begins at the end of the hour":   {time.Date(2026, 3, 28, 21, 0, 0, 0, time.UTC), time.Date(2026, 3, 29, 1, 0, 0, 0, time.UTC)},
-		"a spread in a repeated hour begins in the first occurrence": {time.Date(2026, 10, 24, 21, 0, 0, 0, time.UTC), time.Date(2026, 10, 25, 0, 30, 0, 0, time.UTC)},
+		"a spread in a repeated hour begins in its first occurrence": {time.Date(2026, 10, 24, 21, 0, 0, 0, time.UTC), time.Date(2026, 10, 25, 0, 30, 0, 0, time.UTC)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
