@@ -36,18 +36,20 @@ func TestStates(t *testing.T) {
 		object kinds.Object
 		want   string
 	}{
-		"cluster that cannot hibernate: awake":                          {newUnsupportedCluster(metav1.ConditionTrue), "awake stoppable unable: Unsupported: No version is known"},
-		"cluster whose stop is refused: awake":                          {newRefusedCluster(), "awake stoppable unable: HibernationRefused: An upgrade is under way"},
-		"unreachable unsupported cluster: neither asleep nor awake":     {newUnsupportedCluster(metav1.ConditionFalse), "(Unsupported: No version is known) stoppable"},
-		"cluster that runs: awake":                                      {newCluster("", metav1.ConditionFalse, metav1.ConditionTrue), "awake stoppable"},
-		"cluster that hibernates: asleep":                               {newCluster("", metav1.ConditionTrue, metav1.ConditionFalse), "asleep stoppable"},
-		"cluster that a user hibernates: asleep":                        {newCluster(hivev1.PowerStateHibernating, metav1.ConditionTrue, metav1.ConditionFalse), "asleep stoppable others"},
-		"healthy MySQL: awake":                                          {newMySQL(metav1.ConditionTrue, "Healthy", nil), "awake stoppable"},
-		"healthy MySQL with a Slumber's stop: neither asleep nor awake": {newMySQL(metav1.ConditionTrue, "Healthy", func(c *mocov1beta2.MySQLCluster) { c.Status.ScheduledStops = night() }), "(Healthy) stoppable"},
-		"offline MySQL that still has Pods: neither asleep nor awake":   {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Status.ScheduledStops = night() }), "(Offline) stoppable"},
-		"MySQL with status.offlineSince: asleep":                        {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Status.OfflineSince = new(metav1.NewTime(now())) }), "asleep stoppable"},
-		"MySQL that a user took offline: neither asleep nor awake":      {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Spec.Offline = true }), "(Offline) stoppable others"},
-		"new MySQL without data: neither asleep nor awake":              {newMySQL(metav1.ConditionFalse, "Restoring", func(c *mocov1beta2.MySQLCluster) { c.Status.Instances = nil }), "(Restoring)"},
+		"cluster that cannot hibernate: awake":                                                     {newUnsupportedCluster(metav1.ConditionTrue), "awake stoppable unable: Unsupported: No version is known"},
+		"cluster whose stop is refused: awake":                                                     {newRefusedCluster(), "awake stoppable unable: HibernationRefused: An upgrade is under way"},
+		"unreachable unsupported cluster: neither asleep nor awake":                                {newUnsupportedCluster(metav1.ConditionFalse), "(Unsupported: No version is known) stoppable"},
+		"cluster that runs: awake":                                                                 {newCluster("", metav1.ConditionFalse, metav1.ConditionTrue), "awake stoppable"},
+		"cluster that hibernates: asleep":                                                          {newCluster("", metav1.ConditionTrue, metav1.ConditionFalse), "asleep stoppable"},
+		"cluster that a user hibernates: asleep":                                                   {newCluster(hivev1.PowerStateHibernating, metav1.ConditionTrue, metav1.ConditionFalse), "asleep stoppable others"},
+		"hibernating cluster whose stop by a user has just expired: asleep, not stopped by a user": {newExpired(newCluster(hivev1.PowerStateHibernating, metav1.ConditionTrue, metav1.ConditionFalse)), "asleep stoppable"},
+		"stopped app whose stop by a user has just expired: asleep, not stopped by a user":         {newExpired(newApp(korifiv1alpha1.StoppedState, metav1.ConditionTrue, "Stopped", nil)), "asleep stoppable"},
+		"healthy MySQL: awake":                                                                     {newMySQL(metav1.ConditionTrue, "Healthy", nil), "awake stoppable"},
+		"healthy MySQL with a Slumber's stop: neither asleep nor awake":                            {newMySQL(metav1.ConditionTrue, "Healthy", func(c *mocov1beta2.MySQLCluster) { c.Status.ScheduledStops = night() }), "(Healthy) stoppable"},
+		"offline MySQL that still has Pods: neither asleep nor awake":                              {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Status.ScheduledStops = night() }), "(Offline) stoppable"},
+		"MySQL with status.offlineSince: asleep":                                                   {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Status.OfflineSince = new(metav1.NewTime(now())) }), "asleep stoppable"},
+		"MySQL that a user took offline: neither asleep nor awake":                                 {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Spec.Offline = true }), "(Offline) stoppable others"},
+		"new MySQL without data: neither asleep nor awake":                                         {newMySQL(metav1.ConditionFalse, "Restoring", func(c *mocov1beta2.MySQLCluster) { c.Status.Instances = nil }), "(Restoring)"},
 		"MySQL with stopped clustering: awake, and not stoppable": {newMySQL(metav1.ConditionTrue, "Healthy", func(c *mocov1beta2.MySQLCluster) {
 			c.Annotations = map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "true"}
 		}), "awake"},
