@@ -74,7 +74,7 @@ func TestRestartAfterAnotherShape(t *testing.T) {
 	for _, shape := range shapes {
 		s.installCRD(shape.def)
 		s.createWidgetIn(shape.namespace, shape.what)
-		s.expectReconcile(seen, shape.what) // The recorder has also written with the scope's client.
+		s.expectReconcile(seen, shape.what) // The reconciler has also written to the Widget with the scope's client.
 		s.uninstallCRD(shape.def)
 		s.waitUntilGone(shape.def)
 	}

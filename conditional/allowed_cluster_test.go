@@ -44,7 +44,7 @@ func TestAGroupFollowsItsRights(t *testing.T) {
 	s.waitForShown("rights", ForbiddenReason)
 }
 
-// TestRightsAreReviewedTogether counts the reviews of a group whose rights are granted in the whole cluster or in a
+// TestRightsAreReviewedTogether counts the reviews of a group that needs rights in all namespaces and rights in one
 // namespace.
 func TestRightsAreReviewedTogether(t *testing.T) {
 	s := startAPIServer(t)

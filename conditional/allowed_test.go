@@ -120,13 +120,13 @@ func TestRightsAreReviewed(t *testing.T) {
 		// rulesReviews and accessReviews are the expected numbers of requests.
 		rulesReviews, accessReviews int
 	}{
-		"rules that grant all rights: no access review":               {server: &reviewer{rules: allRules}, want: []State{True, True}, rulesReviews: 2},
-		"rules that grant nothing: every right gets an access review": {server: &reviewer{}, want: []State{Unknown, True}, rulesReviews: 1, accessReviews: 400},
+		"rules that grant all rights: no access review":              {server: &reviewer{rules: allRules}, want: []State{True, True}, rulesReviews: 2},
+		"rules that grant nothing: one access review for each right": {server: &reviewer{}, want: []State{Unknown, True}, rulesReviews: 1, accessReviews: 400},
 		"an authorizer with incomplete rules: access reviews only until all rights have been granted": {
 			server: &reviewer{rules: authorizationv1.SubjectRulesReviewStatus{ResourceRules: allRules.ResourceRules, Incomplete: true}},
 			want:   []State{Unknown, True, True}, rulesReviews: 2, accessReviews: 400,
 		},
-		"forbidden rules reviews: every right gets an access review": {
+		"forbidden rules reviews: one access review for each right": {
 			server: &reviewer{errs: []error{forbidden}}, want: []State{Unknown, True}, rulesReviews: 1, accessReviews: 400,
 		},
 		"a rules review that fails once: the next round repeats it": {
@@ -191,10 +191,10 @@ func TestReviewsOfManyNamespacesAreFew(t *testing.T) {
 		between time.Duration // between is the time between the starts of two groups
 		want    State
 	}{
-		"granted rights": {&reviewer{rules: allRules}, 0, True},
-		"granted rights, groups started one after the other":  {&reviewer{rules: allRules}, 4 * time.Second, True},
-		"a right missing in all namespaces":                   {&reviewer{rules: namespacedRules, isDenied: isLastVerb}, 0, False},
-		"a missing right, groups started one after the other": {&reviewer{rules: namespacedRules, isDenied: isLastVerb}, 4 * time.Second, False},
+		"granted rights, groups started at the same time: few reviews":     {&reviewer{rules: allRules}, 0, True},
+		"granted rights, groups started one after the other: few reviews":  {&reviewer{rules: allRules}, 4 * time.Second, True},
+		"a missing right, groups started at the same time: few reviews":    {&reviewer{rules: namespacedRules, isDenied: isLastVerb}, 0, False},
+		"a missing right, groups started one after the other: few reviews": {&reviewer{rules: namespacedRules, isDenied: isLastVerb}, 4 * time.Second, False},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -244,8 +244,8 @@ func TestAGrantedRightIsFoundSoon(t *testing.T) {
 		grant func(*reviewer)
 		limit time.Duration
 	}{
-		"a right granted by rules":                               {func(r *reviewer) { r.rules, r.isDenied = allRules, nil }, 2 * forbiddenInterval},
-		"a right granted by an authorizer that does not list it": {func(r *reviewer) { r.isDenied = nil }, time.Minute + forbiddenInterval},
+		"a right granted by rules: found after at most two review intervals":                                    {func(r *reviewer) { r.rules, r.isDenied = allRules, nil }, 2 * forbiddenInterval},
+		"a right granted by an authorizer that does not list it: found after at most a minute and one interval": {func(r *reviewer) { r.isDenied = nil }, time.Minute + forbiddenInterval},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -42,13 +42,13 @@ func TestCheckWaitsForAnInstallation(t *testing.T) {
 		took     time.Duration
 		says     string
 	}{
-		"an installation that works: the command returns immediately": {seen: []any{readyHub()}, code: exit.Done},
+		"a working installation: the command returns immediately": {seen: []any{readyHub()}, code: exit.Done},
 		"a manager that is starting: the command waits, and prints a line for each change": {
 			seen: []any{unreachable, unreachable, bare, started, waiting, readyHub()}, code: exit.Done, took: 10 * time.Second,
 			progress: "waiting: connection refused\nwaiting: no Deployment of the manager in namespace torpor-system\n" +
 				"waiting: 1 of 2 Pods of the manager are ready\nwaiting: the manager does not act yet: it does not hold the Lease of the installation\n",
 		},
-		"a check that keeps failing: the command times out": {
+		"another installation that stays active: the command times out": {
 			seen: []any{elsewhere}, code: exit.TimedOut, took: time.Minute, says: "timed out: expected an installation that works, found: installation: expected the installation in namespace",
 			progress: "waiting: installation: expected the installation in namespace torpor-system to be active, found that the one in namespace elsewhere is\n",
 		},
@@ -94,9 +94,9 @@ func TestCheckFailsAtOnceWithoutWait(t *testing.T) {
 		err  error
 		code exit.Code
 	}{
-		"a ready hub: success":                           {readyHub(), nil, exit.Done},
-		"a failed check: the exit code of a refusal":     {elsewhere, nil, exit.Refused},
-		"an unreachable hub: the exit code of a failure": {admincheck.Observed{}, errors.New("connection refused"), exit.Failed},
+		"a ready hub: exit code 0":                           {readyHub(), nil, exit.Done},
+		"another active installation: the exit code Refused": {elsewhere, nil, exit.Refused},
+		"an unreachable hub: the exit code Failed":           {admincheck.Observed{}, errors.New("connection refused"), exit.Failed},
 	} {
 		r := checkRun{out: &bytes.Buffer{}, observe: func(context.Context) (admincheck.Observed, error) { return row.seen, row.err }}
 		if found := exit.CodeOf(r.run(t.Context())); found != row.code {

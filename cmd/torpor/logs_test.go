@@ -14,11 +14,11 @@ func TestLogFlags(t *testing.T) {
 		want  []string
 		not   []string
 	}{
-		"level info as JSON: stops are logged, debug messages are not": {logFlags{level: "info", format: "json"}, []string{`"msg":"stopped"`}, []string{"Starting EventSource", "detail"}},
-		"level debug as text: all messages are logged":                 {logFlags{level: "debug", format: "text"}, []string{"msg=stopped", `"Starting EventSource"`, "msg=detail"}, nil},
-		"the flag verbose: level debug":                                {logFlags{level: "info", format: "text", isVerbose: true}, []string{"msg=detail"}, nil},
-		"level error: stops are not logged":                            {logFlags{level: "error", format: "text"}, nil, []string{"stopped", "detail"}},
-		"level info as text: starts of controllers are not logged":     {logFlags{level: "info", format: "text"}, []string{"msg=stopped"}, []string{"Starting workers"}},
+		"level info as JSON: info messages are logged, debug messages are not": {logFlags{level: "info", format: "json"}, []string{`"msg":"stopped"`}, []string{"Starting EventSource", "detail"}},
+		"level debug as text: all messages are logged":                         {logFlags{level: "debug", format: "text"}, []string{"msg=stopped", `"Starting EventSource"`, "msg=detail"}, nil},
+		"the flag --verbose: debug messages are logged":                        {logFlags{level: "info", format: "text", isVerbose: true}, []string{"msg=detail"}, nil},
+		"level error: info messages are not logged":                            {logFlags{level: "error", format: "text"}, nil, []string{"stopped", "detail"}},
+		"level info as text: starts of controllers' workers are not logged":    {logFlags{level: "info", format: "text"}, []string{"msg=stopped"}, []string{"Starting workers"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer

@@ -17,11 +17,11 @@ func TestGoUsesAShareOfTheContainersMemory(t *testing.T) {
 		want int64
 		err  string
 	}{
-		"a limit of the container: Go's limit is 70 percent of it":             {map[string]string{"TORPOR_MEMORY_LIMIT": container}, 536870912 / 100 * 70, ""},
-		"no limit of the container: no limit for Go":                           {nil, unlimited, ""},
-		"a limit of the container and GOMEMLIMIT: GOMEMLIMIT takes precedence": {map[string]string{"TORPOR_MEMORY_LIMIT": container, "GOMEMLIMIT": "1GiB"}, unlimited, ""},
-		"the largest number of bytes: no overflow":                             {map[string]string{"TORPOR_MEMORY_LIMIT": "9223372036854775807"}, 9223372036854775807 / 100 * 70, ""},
-		"a Kubernetes quantity: refused with a hint":                           {map[string]string{"TORPOR_MEMORY_LIMIT": "512Mi"}, unlimited, "expected TORPOR_MEMORY_LIMIT to be a number of bytes"},
+		"a container with a memory limit: Go's limit is 70 percent of that limit":     {map[string]string{"TORPOR_MEMORY_LIMIT": container}, 536870912 / 100 * 70, ""},
+		"a container without a memory limit: no limit for Go":                         {nil, unlimited, ""},
+		"a container with a memory limit and GOMEMLIMIT: GOMEMLIMIT takes precedence": {map[string]string{"TORPOR_MEMORY_LIMIT": container, "GOMEMLIMIT": "1GiB"}, unlimited, ""},
+		"a memory limit of the largest int64: no overflow":                            {map[string]string{"TORPOR_MEMORY_LIMIT": "9223372036854775807"}, 9223372036854775807 / 100 * 70, ""},
+		"a memory limit as a Kubernetes quantity: refused with a hint":                {map[string]string{"TORPOR_MEMORY_LIMIT": "512Mi"}, unlimited, "expected TORPOR_MEMORY_LIMIT to be a number of bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			debug.SetMemoryLimit(unlimited)

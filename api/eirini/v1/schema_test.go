@@ -28,7 +28,7 @@ func TestTheSchema(t *testing.T) {
 
 type served struct{ *testenv.Environment }
 
-// change is a change to an LRP, and the expected error; an accepted change has an empty one.
+// change is a change to an LRP, and the expected error. The error is empty if the change is accepted.
 type change struct {
 	do   func(*eiriniv1.LRPSpec)
 	says string
@@ -37,15 +37,15 @@ type change struct {
 func (s *served) testRefusedAtCreation(t *testing.T) {
 	for name, row := range map[string]change{
 		"the smallest LRP: accepted":                    {func(*eiriniv1.LRPSpec) {}, ""},
-		"no GUID: rejected":                             {func(l *eiriniv1.LRPSpec) { l.GUID = "" }, "spec.GUID in body should match"},
+		"an LRP without a GUID: rejected":               {func(l *eiriniv1.LRPSpec) { l.GUID = "" }, "spec.GUID in body should match"},
 		"a GUID that is not a valid label: rejected":    {func(l *eiriniv1.LRPSpec) { l.GUID = "a b" }, "spec.GUID in body should match"},
 		"a GUID of 64 characters: rejected":             {func(l *eiriniv1.LRPSpec) { l.GUID = strings.Repeat("x", 64) }, "spec.GUID in body should match"},
 		"a version that is a valid label: accepted":     {func(l *eiriniv1.LRPSpec) { l.Version = "7" }, ""},
 		"a version that is not a valid label: rejected": {func(l *eiriniv1.LRPSpec) { l.Version = "bad value!" }, "spec.version in body should match"},
-		"no image: rejected":                            {func(l *eiriniv1.LRPSpec) { l.Image = "" }, "spec.image in body should be at least 1 chars long"},
-		"no disk: rejected":                             {func(l *eiriniv1.LRPSpec) { l.DiskMB = 0 }, "spec.diskMB in body should be greater than or equal to 1"},
+		"an LRP without an image: rejected":             {func(l *eiriniv1.LRPSpec) { l.Image = "" }, "spec.image in body should be at least 1 chars long"},
+		"an LRP with a disk size of 0: rejected":        {func(l *eiriniv1.LRPSpec) { l.DiskMB = 0 }, "spec.diskMB in body should be greater than or equal to 1"},
 		"an LRP without instances: accepted":            {func(l *eiriniv1.LRPSpec) { l.Instances = 0 }, ""},
-		"-1 instances: rejected":                        {func(l *eiriniv1.LRPSpec) { l.Instances = -1 }, "spec.instances in body should be greater than or equal to 0"},
+		"an LRP with -1 instances: rejected":            {func(l *eiriniv1.LRPSpec) { l.Instances = -1 }, "spec.instances in body should be greater than or equal to 0"},
 		"-1 MiB of memory: rejected":                    {func(l *eiriniv1.LRPSpec) { l.MemoryMB = -1 }, "spec.memoryMB in body should be greater than or equal to 0"},
 		"the largest CPU weight: accepted":              {func(l *eiriniv1.LRPSpec) { l.CPUWeight = 255 }, ""},
 		"an unknown type of health check: rejected":     {func(l *eiriniv1.LRPSpec) { l.Health.Type = "grpc" }, "spec.health.type: Unsupported value"},
@@ -53,12 +53,12 @@ func (s *served) testRefusedAtCreation(t *testing.T) {
 		"a health check on a negative port: rejected":   {func(l *eiriniv1.LRPSpec) { l.Health.Port = -1 }, "spec.health.port in body should be greater than or equal to 0"},
 		"a start timeout of -1 ms: rejected":            {func(l *eiriniv1.LRPSpec) { l.Health.TimeoutMs = -1 }, "spec.health.timeoutMs in body should be greater than or equal to 0"},
 		"a check timeout of -1 ms: rejected":            {func(l *eiriniv1.LRPSpec) { l.Health.InvocationTimeoutMs = -1 }, "spec.health.invocationTimeoutMs in body should be greater than or equal to 0"},
-		"two values of one variable: rejected": {func(l *eiriniv1.LRPSpec) {
+		"an environment variable that is set twice: rejected": {func(l *eiriniv1.LRPSpec) {
 			l.Environment = []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "A", Value: "2"}}
 		}, "spec.environment[1]: Duplicate value"},
-		"too many instances: rejected":    {func(l *eiriniv1.LRPSpec) { l.Instances = 10001 }, "spec.instances in body should be less than or equal to 10000"},
-		"memory that overflows: rejected": {func(l *eiriniv1.LRPSpec) { l.MemoryMB = 1 << 44 }, "spec.memoryMB in body should be less than or equal to 1048576"},
-		"a disk that overflows: rejected": {func(l *eiriniv1.LRPSpec) { l.DiskMB = 1 << 44 }, "spec.diskMB in body should be less than or equal to 1048576"},
+		"an LRP with 10001 instances: rejected": {func(l *eiriniv1.LRPSpec) { l.Instances = 10001 }, "spec.instances in body should be less than or equal to 10000"},
+		"memory that overflows: rejected":       {func(l *eiriniv1.LRPSpec) { l.MemoryMB = 1 << 44 }, "spec.memoryMB in body should be less than or equal to 1048576"},
+		"a disk that overflows: rejected":       {func(l *eiriniv1.LRPSpec) { l.DiskMB = 1 << 44 }, "spec.diskMB in body should be less than or equal to 1048576"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lrp := smallest()

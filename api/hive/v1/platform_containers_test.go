@@ -15,12 +15,12 @@ func TestSettingsOfContainers(t *testing.T) {
 		machines        string
 		secret, missing string
 	}{
-		"nodes of kind are found by its label":                {ContainersPlatform{Engine: "tcp://e:1", CredentialsSecretRef: secret}, "a", "io.x-k8s.kind.cluster=a", "engine", ""},
-		"the label in the spec replaces the label of kind":    {ContainersPlatform{Engine: "tcp://e:1", CredentialsSecretRef: secret, Label: "k3d.cluster"}, "a", "k3d.cluster=a", "engine", ""},
-		"a prefix of names takes precedence over every label": {ContainersPlatform{Engine: "tcp://e:1", CredentialsSecretRef: secret, Label: "x", NamePrefix: "a-"}, "a", "a-", "engine", ""},
-		"a cluster without an infraID has no containers":      {ContainersPlatform{Engine: "tcp://e:1", CredentialsSecretRef: secret}, "", "", "engine", ""},
-		"an engine over TLS needs a Secret":                   {ContainersPlatform{Engine: "tcp://e:1"}, "a", "io.x-k8s.kind.cluster=a", "", "spec.platform.containers.credentialsSecretRef.name"},
-		"a socket needs no Secret, and ignores a given one":   {ContainersPlatform{Engine: "unix:///s", CredentialsSecretRef: secret}, "a", "io.x-k8s.kind.cluster=a", "", ""},
+		"containers are selected by the label of the tool kind by default": {ContainersPlatform{Engine: "tcp://e:1", CredentialsSecretRef: secret}, "a", "io.x-k8s.kind.cluster=a", "engine", ""},
+		"a label in the spec replaces the default label":                   {ContainersPlatform{Engine: "tcp://e:1", CredentialsSecretRef: secret, Label: "k3d.cluster"}, "a", "k3d.cluster=a", "engine", ""},
+		"spec.namePrefix takes precedence over the label in the spec":      {ContainersPlatform{Engine: "tcp://e:1", CredentialsSecretRef: secret, Label: "x", NamePrefix: "a-"}, "a", "a-", "engine", ""},
+		"a cluster without an infraID selects no containers":               {ContainersPlatform{Engine: "tcp://e:1", CredentialsSecretRef: secret}, "", "", "engine", ""},
+		"an engine at a TCP address requires a Secret":                     {ContainersPlatform{Engine: "tcp://e:1"}, "a", "io.x-k8s.kind.cluster=a", "", "spec.platform.containers.credentialsSecretRef.name"},
+		"an engine at a Unix socket ignores the configured Secret":         {ContainersPlatform{Engine: "unix:///s", CredentialsSecretRef: secret}, "a", "io.x-k8s.kind.cluster=a", "", ""},
 	} {
 		s := row.platform.settings(ClusterMetadata{InfraID: row.infraID})
 		if s.Machines != row.machines || s.CredentialsSecretName != row.secret || strings.Join(s.Missing, ",") != row.missing || s.Cloud != row.platform.Engine {

@@ -80,7 +80,7 @@ func (s *served) testColumns(t *testing.T) {
 					names = append(names, strings.ReplaceAll(strings.ToUpper(column.Name), " ", "-"))
 					cell := table.Rows[0].Cells[i]
 					if column.Type == "date" && cell != nil {
-						cell = column.Type // How long ago it was differs.
+						cell = column.Type // The age differs in each run.
 					}
 					cells = append(cells, cell)
 				}
@@ -166,7 +166,7 @@ func (s *served) testRefusedAtCreation(t *testing.T) {
 		"an app with a buildpack lifecycle, as in Korifi: accepted":         {app(), "spec.lifecycle", map[string]any{"type": "buildpack", "data": map[string]any{"stack": "s", "buildpacks": []any{"b"}}}, ""},
 		"an app with a droplet: accepted":                                   {app(), "spec.currentDropletRef", map[string]any{"name": "d"}, ""},
 		"an app with a droplet reference without a name: rejected":          {app(), "spec.currentDropletRef", map[string]any{"name": ""}, "spec.currentDropletRef.name in body should be at least 1 chars long"},
-		"an app whose revisions may overlap: accepted":                      {app(), "spec.drain.policy", "Overlap", ""},
+		"an app with the drain policy overlap: accepted":                    {app(), "spec.drain.policy", "Overlap", ""},
 		"an app with an unknown drain policy: rejected":                     {app(), "spec.drain.policy", "Never", `spec.drain.policy: Unsupported value: "Never": supported values: "Strict", "Overlap"`},
 		"an app with an unlimited drain: accepted":                          {app(), "spec.drain.timeoutSeconds", int64(0), ""},
 		"an app with a negative drain timeout: rejected":                    {app(), "spec.drain.timeoutSeconds", int64(-1), "spec.drain.timeoutSeconds in body should be greater than or equal to 0"},
@@ -179,7 +179,7 @@ func (s *served) testRefusedAtCreation(t *testing.T) {
 		"a worker: accepted":                                                {process(), "spec.processType", "worker.v2", ""},
 		"a process with port 65536: rejected":                               {process(), "spec.ports", []any{int64(65536)}, "spec.ports[0] in body should be less than or equal to 65535"},
 		"a process with port 0: rejected":                                   {process(), "spec.ports", []any{int64(0)}, "spec.ports[0] in body should be greater than or equal to 1"},
-		"a process without instances: accepted":                             {process(), "spec.desiredInstances", int64(0), ""},
+		"a process with 0 instances: accepted":                              {process(), "spec.desiredInstances", int64(0), ""},
 		"a process with -1 instances: rejected":                             {process(), "spec.desiredInstances", int64(-1), "spec.desiredInstances in body should be greater than or equal to 0"},
 		"a process with 10000 instances: accepted":                          {process(), "spec.desiredInstances", int64(10000), ""},
 		"a process with 2e9 instances: rejected":                            {process(), "spec.desiredInstances", int64(2e9), "spec.desiredInstances in body should be less than or equal to 10000"},
@@ -226,12 +226,12 @@ func (s *served) testRefusedLater(t *testing.T) {
 		"an app that is renamed: accepted":        {app(), "spec.displayName", "other", ""},
 		"a process that is scaled: accepted":      {process(), "spec.desiredInstances", int64(5), ""},
 		"a process whose app changes: rejected":   {process(), "spec.appRef", other, "spec.appRef: Invalid value: expected no change, because a process belongs to one app; found one; create a new CFProcess"},
-		"a changed type of a process: rejected":   {process(), "spec.processType", "worker", `spec.processType: Invalid value: "worker": expected no change, because a process has one type; found one; create a new CFProcess`},
+		"a process whose type changes: rejected":  {process(), "spec.processType", "worker", `spec.processType: Invalid value: "worker": expected no change, because a process has one type; found one; create a new CFProcess`},
 		"a build whose package changes: rejected": {build(), "spec.packageRef", other, "spec.packageRef: Invalid value: expected no change, because a build is made from one package; found one; create a new CFBuild"},
 		"a build whose app changes: rejected":     {build(), "spec.appRef", other, "spec.appRef: Invalid value: expected no change, because a build belongs to one app; found one; create a new CFBuild"},
 		"a package whose app changes: rejected":   {pack(), "spec.appRef", other, "spec.appRef: Invalid value: expected no change, because a package belongs to one app; found one; create a new CFPackage"},
 		"a package whose type changes: rejected":  {pack(), "spec.type", "bits", `spec.type: Invalid value: "bits": expected no change, because a package has one type; found one; create a new CFPackage`},
-		"a changed image of a package: accepted":  {pack(), "spec.source.registry.image", "example.com/app:2", ""},
+		"a package whose image changes: accepted": {pack(), "spec.source.registry.image", "example.com/app:2", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			row.object.SetNamespace(s.CreateNamespace(t))
@@ -247,17 +247,17 @@ func (s *served) testRefusedStatus(t *testing.T) {
 		refusal
 		status any
 	}{
-		"a revision that increases: accepted":           {refusal{app(), "observedRevision", int64(8), ""}, fullAppStatus(now)},
-		"a revision that decreases: rejected":           {refusal{app(), "observedRevision", int64(6), "status.observedRevision: Invalid value: expected at least 7, because revision numbers never decrease"}, fullAppStatus(now)},
-		"a revision that is removed: rejected":          {refusal{app(), "observedRevision", nil, "status.observedRevision: Invalid value: expected at least 7, because revision numbers never decrease"}, fullAppStatus(now)},
-		"an unknown cause of a restart: rejected":       {refusal{app(), "lastRestart.cause", "Whim", "status.lastRestart.cause: Unsupported value"}, fullAppStatus(now)},
-		"an unknown actual state of an app: rejected":   {refusal{app(), "actualState", "DOWN", "status.actualState: Unsupported value"}, fullAppStatus(now)},
-		"an unknown observed state of an app: rejected": {refusal{app(), "observedDesiredState", "DOWN", "status.observedDesiredState: Unsupported value"}, fullAppStatus(now)},
-		"an unknown state of an instance: rejected":     {refusal{process(), "instancesStatus", map[string]any{"0": map[string]any{"state": "UP"}}, "status.instancesStatus.0.state: Unsupported value"}, fullProcessStatus(now)},
-		"a build that fails: accepted":                  {refusal{build(), "state", "FAILED", ""}, fullBuildStatus(now)},
-		"an unknown state of a build: rejected":         {refusal{build(), "state", "DONE", "status.state: Unsupported value"}, fullBuildStatus(now)},
-		"a droplet that changes: rejected":              {refusal{build(), "droplet.registry.image", "example.com/app:2", "status.droplet: Invalid value: expected no change to the droplet, because revisions of the app run it; found one; create a new CFBuild"}, fullBuildStatus(now)},
-		"a droplet that is removed: rejected":           {refusal{build(), "droplet", nil, "expected no change to the droplet, because revisions of the app run it"}, fullBuildStatus(now)},
+		"an observed revision that increases: accepted":         {refusal{app(), "observedRevision", int64(8), ""}, fullAppStatus(now)},
+		"an observed revision that decreases: rejected":         {refusal{app(), "observedRevision", int64(6), "status.observedRevision: Invalid value: expected at least 7, because revision numbers never decrease"}, fullAppStatus(now)},
+		"an observed revision that is removed: rejected":        {refusal{app(), "observedRevision", nil, "status.observedRevision: Invalid value: expected at least 7, because revision numbers never decrease"}, fullAppStatus(now)},
+		"an unknown cause of a restart: rejected":               {refusal{app(), "lastRestart.cause", "Whim", "status.lastRestart.cause: Unsupported value"}, fullAppStatus(now)},
+		"an unknown actual state of an app: rejected":           {refusal{app(), "actualState", "DOWN", "status.actualState: Unsupported value"}, fullAppStatus(now)},
+		"an unknown observed desired state of an app: rejected": {refusal{app(), "observedDesiredState", "DOWN", "status.observedDesiredState: Unsupported value"}, fullAppStatus(now)},
+		"an unknown state of an instance: rejected":             {refusal{process(), "instancesStatus", map[string]any{"0": map[string]any{"state": "UP"}}, "status.instancesStatus.0.state: Unsupported value"}, fullProcessStatus(now)},
+		"a build that fails: accepted":                          {refusal{build(), "state", "FAILED", ""}, fullBuildStatus(now)},
+		"an unknown state of a build: rejected":                 {refusal{build(), "state", "DONE", "status.state: Unsupported value"}, fullBuildStatus(now)},
+		"a droplet that changes: rejected":                      {refusal{build(), "droplet.registry.image", "example.com/app:2", "status.droplet: Invalid value: expected no change to the droplet, because revisions of the app run it; found one; create a new CFBuild"}, fullBuildStatus(now)},
+		"a droplet that is removed: rejected":                   {refusal{build(), "droplet", nil, "expected no change to the droplet, because revisions of the app run it"}, fullBuildStatus(now)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			row.object.SetNamespace(s.CreateNamespace(t))
@@ -275,7 +275,7 @@ func object(kind string, spec map[string]any) *unstructured.Unstructured {
 	}}
 }
 
-// These functions return the smallest accepted object of each kind, with a few more fields.
+// These functions return an accepted object of each kind with few optional fields.
 func app() *unstructured.Unstructured {
 	return object("CFApp", map[string]any{"displayName": "my-app", "desiredState": "STARTED", "lifecycle": docker()})
 }

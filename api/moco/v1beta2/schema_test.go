@@ -184,14 +184,14 @@ func (s *schemaServer) testDefaults(t *testing.T) {
 			"replicas": int64(1), "maxDelaySeconds": int64(60), "maxDelaySecondsForPodDeletion": int64(0), "startupWaitSeconds": int64(3600),
 			"initializeTimezoneData": false,
 		}},
-		"a policy gets defaults":       {minimalPolicy(), []string{"spec"}, map[string]any{"concurrencyPolicy": "Allow"}},
-		"a policy's Job gets defaults": {minimalPolicy(), []string{"spec", "jobConfig"}, map[string]any{"threads": int64(4), "cpu": int64(4), "memory": "4Gi"}},
-		"a bucket gets defaults": {
+		"a BackupPolicy gets defaults":            {minimalPolicy(), []string{"spec"}, map[string]any{"concurrencyPolicy": "Allow"}},
+		"the Job of a BackupPolicy gets defaults": {minimalPolicy(), []string{"spec", "jobConfig"}, map[string]any{"threads": int64(4), "cpu": int64(4), "memory": "4Gi"}},
+		"the bucket of a BackupPolicy gets defaults": {
 			testenv.WithField(minimalPolicy(), map[string]any{"bucketName": "b"}, "spec", "jobConfig", "bucketConfig"),
 			[]string{"spec", "jobConfig", "bucketConfig"},
 			map[string]any{"backendType": "s3"},
 		},
-		"a Job that restores gets defaults": {
+		"the Job of a restore gets defaults": {
 			testenv.WithField(minimalCluster(), minimalRestore(), "spec", "restore"),
 			[]string{"spec", "restore", "jobConfig"},
 			map[string]any{"threads": int64(4), "cpu": int64(4), "memory": "4Gi"},
@@ -263,38 +263,38 @@ type schemaCase struct {
 func (s *schemaServer) testRefusedAtCreation(t *testing.T) {
 	const pods = "spec.podTemplate.spec."
 	rows := map[string]schemaCase{
-		"a name of 40 characters: accepted": {"metadata.name", strings.Repeat("x", 40), ""},
-		"a name of 41 characters: rejected": {
+		"a cluster name of 40 characters: accepted": {"metadata.name", strings.Repeat("x", 40), ""},
+		"a cluster name of 41 characters: rejected": {
 			"metadata.name", strings.Repeat("x", 41),
 			"metadata.name: expected at most 40 characters, because the names of other objects contain it; found 41; choose a shorter one",
 		},
-		"a name with a dot: rejected": {"metadata.name", "a.b", "metadata.name: expected no dot, because Services are named after it and cannot have one; found one; choose another name"},
+		"a cluster name with a dot: rejected": {"metadata.name", "a.b", "metadata.name: expected no dot, because Services are named after it and cannot have one; found one; choose another name"},
 
-		"no spec: rejected":                   {"spec", nil, "spec: Required value"},
-		"no template of Pods: rejected":       {"spec.podTemplate", nil, "spec.podTemplate: Required value"},
-		"no spec of Pods: rejected":           {"spec.podTemplate.spec", nil, "spec.podTemplate.spec: Required value"},
-		"no containers: rejected":             {pods + "containers", nil, "spec.podTemplate.spec.containers: Required value"},
-		"no claims: rejected":                 {"spec.volumeClaimTemplates", nil, "spec.volumeClaimTemplates: Required value"},
-		"an empty list of claims: rejected":   {"spec.volumeClaimTemplates", []any{}, "spec.volumeClaimTemplates in body should have at least 1 items"},
-		"claims without mysql-data: rejected": {"spec.volumeClaimTemplates", []any{claim("more", "1Gi")}, "spec.volumeClaimTemplates: Invalid value: expected a claim called mysql-data, which holds the data; found none; add it"},
-		"a second claim: accepted":            {"spec.volumeClaimTemplates", []any{claim("mysql-data", "1Gi"), claim("more", "1Gi")}, ""},
-		"a claim without size: rejected": {
+		"a cluster without a spec: rejected":                  {"spec", nil, "spec: Required value"},
+		"a cluster without a Pod template: rejected":          {"spec.podTemplate", nil, "spec.podTemplate: Required value"},
+		"a Pod template without a spec: rejected":             {"spec.podTemplate.spec", nil, "spec.podTemplate.spec: Required value"},
+		"a Pod template without containers: rejected":         {pods + "containers", nil, "spec.podTemplate.spec.containers: Required value"},
+		"a cluster without volume claim templates: rejected":  {"spec.volumeClaimTemplates", nil, "spec.volumeClaimTemplates: Required value"},
+		"an empty list of volume claim templates: rejected":   {"spec.volumeClaimTemplates", []any{}, "spec.volumeClaimTemplates in body should have at least 1 items"},
+		"volume claim templates without mysql-data: rejected": {"spec.volumeClaimTemplates", []any{claim("more", "1Gi")}, "spec.volumeClaimTemplates: Invalid value: expected a claim called mysql-data, which holds the data; found none; add it"},
+		"a second volume claim template: accepted":            {"spec.volumeClaimTemplates", []any{claim("mysql-data", "1Gi"), claim("more", "1Gi")}, ""},
+		"a volume claim template without a size: rejected": {
 			"spec.volumeClaimTemplates",
 			[]any{claim("mysql-data", "1Gi"), map[string]any{"metadata": map[string]any{"name": "more"}, "spec": map[string]any{}}},
 			"spec.volumeClaimTemplates[1].spec: Invalid value: expected resources.requests.storage; found none; set the size of the volume",
 		},
-		"a claim without a name: rejected": {
+		"a volume claim template without a name: rejected": {
 			"spec.volumeClaimTemplates",
 			[]any{claim("mysql-data", "1Gi"), claim("", "1Gi")},
 			"spec.volumeClaimTemplates[1].metadata: Invalid value: expected a name; found none; set one, such as mysql-data for the volume with the data",
 		},
 
-		"one instance: accepted":    {"spec.replicas", int64(1), ""},
-		"three instances: accepted": {"spec.replicas", int64(3), ""},
-		"no instance: rejected":     {"spec.replicas", int64(0), "spec.replicas: Invalid value: 0: expected a positive odd number, so that a majority exists; take 1, 3 or 5"},
-		"two instances: rejected":   {"spec.replicas", int64(2), "spec.replicas: Invalid value: 2: expected a positive odd number, so that a majority exists; take 1, 3 or 5"},
-		"103 instances: rejected":   {"spec.replicas", int64(103), "spec.replicas: Invalid value: 103: spec.replicas in body should be less than or equal to 101"},
-		"-1 instances: rejected":    {"spec.replicas", int64(-1), "spec.replicas: Invalid value: -1: expected a positive odd number, so that a majority exists; take 1, 3 or 5"},
+		"a cluster of one instance: accepted":    {"spec.replicas", int64(1), ""},
+		"a cluster of three instances: accepted": {"spec.replicas", int64(3), ""},
+		"a cluster of 0 instances: rejected":     {"spec.replicas", int64(0), "spec.replicas: Invalid value: 0: expected a positive odd number, so that a majority exists; take 1, 3 or 5"},
+		"a cluster of two instances: rejected":   {"spec.replicas", int64(2), "spec.replicas: Invalid value: 2: expected a positive odd number, so that a majority exists; take 1, 3 or 5"},
+		"a cluster of 103 instances: rejected":   {"spec.replicas", int64(103), "spec.replicas: Invalid value: 103: spec.replicas in body should be less than or equal to 101"},
+		"a cluster of -1 instances: rejected":    {"spec.replicas", int64(-1), "spec.replicas: Invalid value: -1: expected a positive odd number, so that a majority exists; take 1, 3 or 5"},
 
 		"a positive serverIDBase: accepted":                  {"spec.serverIDBase", int64(7), ""},
 		"serverIDBase 0, which lets Torpor choose: accepted": {"spec.serverIDBase", int64(0), ""},
@@ -303,10 +303,10 @@ func (s *schemaServer) testRefusedAtCreation(t *testing.T) {
 		"a negative maxDelaySecondsForPodDeletion: rejected": {"spec.maxDelaySecondsForPodDeletion", int64(-1), "spec.maxDelaySecondsForPodDeletion in body should be greater than or equal to 0"},
 		"a negative startupWaitSeconds: rejected":            {"spec.startupWaitSeconds", int64(-1), "spec.startupWaitSeconds in body should be greater than or equal to 0"},
 		"a negative logRotationSize: rejected":               {"spec.logRotationSize", int64(-1), "spec.logRotationSize in body should be greater than or equal to 0"},
-		"offline":                                            {"spec.offline", true, ""},
-		"offline as a string: rejected":                      {"spec.offline", "yes", "spec.offline: Invalid value"},
+		"spec.offline true: accepted":                        {"spec.offline", true, ""},
+		"spec.offline as a string: rejected":                 {"spec.offline", "yes", "spec.offline: Invalid value"},
 
-		"no mysqld container: rejected": {
+		"a Pod template without the container mysqld: rejected": {
 			pods + "containers",
 			[]any{container("a"), container("b")},
 			`spec.podTemplate.spec.containers: Invalid value: expected a container called mysqld, which runs the MySQL server; found only ["a", "b"]; add it`,
@@ -325,7 +325,7 @@ func (s *schemaServer) testRefusedAtCreation(t *testing.T) {
 		"an init container without a name: rejected":                      {pods + "initContainers", []any{map[string]any{"image": "x"}}, "initContainers[0].name: Required value"},
 		"an init container: accepted":                                     {pods + "initContainers", []any{container("before")}, ""},
 		"an init container called moco-init: rejected":                    {pods + "initContainers", []any{container("moco-init")}, "spec.podTemplate.spec.initContainers: Invalid value: expected no init container called moco-init, because the name is reserved; found one; rename it"},
-		"a port of the mysqld container: accepted":                        {pods + "containers", []any{container("mysqld", port("x", 12345))}, ""},
+		"an unreserved port of the container mysqld: accepted":            {pods + "containers", []any{container("mysqld", port("x", 12345))}, ""},
 		"a port without a name: accepted":                                 {pods + "containers", []any{container("mysqld", map[string]any{"containerPort": int64(12345)})}, ""},
 		"a reserved port of another container: accepted":                  {pods + "containers", []any{container("mysqld"), container("proxy", port("mysql", 3306))}, ""},
 		"a volume: accepted":                                              {pods + "volumes", []any{map[string]any{"name": "scratch"}}, ""},
@@ -335,13 +335,13 @@ func (s *schemaServer) testRefusedAtCreation(t *testing.T) {
 			[]any{map[string]any{"name": "run"}, map[string]any{"name": "mine"}, map[string]any{"name": "tmp"}},
 			`spec.podTemplate.spec.volumes: Invalid value: expected volumes without reserved names; found ["run", "tmp"]; rename them`,
 		},
-		"an unknown container to overwrite: rejected": {
+		"overwriteContainers with the container mysqld: rejected": {
 			"spec.podTemplate.overwriteContainers",
 			[]any{map[string]any{"name": "mysqld"}},
 			`spec.podTemplate.overwriteContainers[0].name: Unsupported value: "mysqld": supported values: "agent", "copy-moco-init", "moco-init", "slow-log", "mysqld-exporter"`,
 		},
-		"a restore without a source: rejected":     {"spec.restore", map[string]any{"jobConfig": map[string]any{}}, "spec.restore.sourceName: Required value"},
-		"a restore without a valid time: rejected": {"spec.restore.restorePoint", "yesterday", "spec.restore.restorePoint in body must be of type date-time"},
+		"a restore without a source: rejected":             {"spec.restore", map[string]any{"jobConfig": map[string]any{}}, "spec.restore.sourceName: Required value"},
+		"a restore with an invalid restorePoint: rejected": {"spec.restore.restorePoint", "yesterday", "spec.restore.restorePoint in body must be of type date-time"},
 	}
 	for _, name := range []string{"tmp", "run", "var-log", "mysql-conf", "mysql-conf-d", "my-cnf-secret", "slow-fluent-bit-config"} {
 		rows["a volume called "+name] = schemaCase{pods + "volumes", []any{map[string]any{"name": name}}, fmt.Sprintf("expected volumes without reserved names; found [%q]; rename them", name)}
@@ -361,7 +361,7 @@ func (s *schemaServer) testRefusedAtCreation(t *testing.T) {
 		}
 	}
 	addSchedules(rows, "spec.logRotationSchedule")
-	rows["an empty schedule of logs"] = schemaCase{"spec.logRotationSchedule", "", ""}
+	rows["an empty logRotationSchedule: accepted"] = schemaCase{"spec.logRotationSchedule", "", ""}
 	s.expectRefusals(t, minimalCluster(), rows)
 
 	s.expectRefusals(t, testenv.WithField(minimalCluster(), []any{"x"}, "spec", "collectors"), map[string]schemaCase{
@@ -372,22 +372,22 @@ func (s *schemaServer) testRefusedAtCreation(t *testing.T) {
 		},
 	})
 	s.expectRefusals(t, testenv.WithField(minimalCluster(), true, "spec", "disableSlowQueryLogContainer"), map[string]schemaCase{
-		"a container called slow-log, if Torpor adds none: accepted": {pods + "containers", []any{container("mysqld"), container("slow-log")}, ""},
+		"a container called slow-log with disableSlowQueryLogContainer: accepted": {pods + "containers", []any{container("mysqld"), container("slow-log")}, ""},
 	})
 }
 
 func (s *schemaServer) testRefusedPolicies(t *testing.T) {
 	const job = "spec.jobConfig."
 	rows := map[string]schemaCase{
-		"no schedule: rejected":                                  {"spec.schedule", nil, "spec.schedule: Required value"},
+		"a BackupPolicy without a schedule: rejected":            {"spec.schedule", nil, "spec.schedule: Required value"},
 		"an empty schedule: rejected":                            {"spec.schedule", "", "spec.schedule in body should be at least 1 chars long"},
-		"no configuration of Jobs: rejected":                     {"spec.jobConfig", nil, "spec.jobConfig: Required value"},
+		"a BackupPolicy without a jobConfig: rejected":           {"spec.jobConfig", nil, "spec.jobConfig: Required value"},
 		"an unknown concurrency policy: rejected":                {"spec.concurrencyPolicy", "Maybe", `spec.concurrencyPolicy: Unsupported value: "Maybe": supported values: "Allow", "Forbid", "Replace"`},
 		"a negative backoff limit: rejected":                     {"spec.backoffLimit", int64(-1), "spec.backoffLimit in body should be greater than or equal to 0"},
 		"a negative number of successful Jobs to keep: rejected": {"spec.successfulJobsHistoryLimit", int64(-1), "spec.successfulJobsHistoryLimit in body should be greater than or equal to 0"},
 		"a negative number of failed Jobs to keep: rejected":     {"spec.failedJobsHistoryLimit", int64(-1), "spec.failedJobsHistoryLimit in body should be greater than or equal to 0"},
 		"0 threads: rejected":                                    {job + "threads", int64(0), "spec.jobConfig.threads in body should be greater than or equal to 1"},
-		"an empty service account: rejected":                     {job + "serviceAccountName", "", "spec.jobConfig.serviceAccountName in body should be at least 1 chars long"},
+		"an empty name of a service account: rejected":           {job + "serviceAccountName", "", "spec.jobConfig.serviceAccountName in body should be at least 1 chars long"},
 		"a bucket without a name: rejected":                      {job + "bucketConfig.region", "x", "spec.jobConfig.bucketConfig.bucketName: Required value"},
 		"a bucket with an empty name: rejected":                  {job + "bucketConfig.bucketName", "", "spec.jobConfig.bucketConfig.bucketName in body should be at least 1 chars long"},
 		"an endpoint URL that is not an HTTP URL: rejected":      {job + "bucketConfig", map[string]any{"bucketName": "b", "endpointURL": "ftp://x"}, "spec.jobConfig.bucketConfig.endpointURL in body should match"},
@@ -413,7 +413,7 @@ func addSchedules(rows map[string]schemaCase, path string) {
 	} {
 		rows["the schedule "+bad] = schemaCase{path, bad, fmt.Sprintf("%s: Invalid value: %q: expected the five fields of cron (minute, hour, day of month, month and day of week), or a descriptor such as @daily; try */5 * * * *", path, bad)}
 	}
-	rows["a schedule without end"] = schemaCase{path, strings.Repeat("0,", 200) + "0 * * * *", path + ": Too long: may not be more than 256 bytes"}
+	rows["a schedule of more than 256 bytes: rejected"] = schemaCase{path, strings.Repeat("0,", 200) + "0 * * * *", path + ": Too long: may not be more than 256 bytes"}
 }
 
 func (s *schemaServer) testRefusedLater(t *testing.T) {
@@ -426,22 +426,22 @@ func (s *schemaServer) testRefusedLater(t *testing.T) {
 		old *unstructured.Unstructured
 		schemaCase
 	}{
-		"an increase of replicas: accepted":                  {three, schemaCase{"spec.replicas", int64(5), ""}},
-		"a decrease of replicas: rejected":                   {three, schemaCase{"spec.replicas", int64(1), "spec.replicas: Invalid value: 1: expected at least 3, because instances cannot be removed; create a new MySQLCluster, or set spec.offline"}},
-		"a removal of replicas: rejected":                    {three, schemaCase{"spec.replicas", nil, "spec.replicas: Invalid value: 1: expected at least 3"}},
-		"a cluster that goes offline: accepted":              {three, schemaCase{"spec.offline", true, ""}},
-		"a smaller size of a claim template: accepted":       {three, schemaCase{"spec.volumeClaimTemplates", []any{claim("mysql-data", "1Mi")}, ""}},
-		"a source that is added: rejected":                   {minimalCluster(), schemaCase{secret, "donor", stays}},
-		"a source that is changed: rejected":                 {following, schemaCase{secret, "other", stays}},
-		"a source that is removed: accepted":                 {following, schemaCase{secret, nil, ""}},
-		"a source that is kept: accepted":                    {following, schemaCase{"spec.offline", true, ""}},
-		"a restore that is added later: rejected":            {minimalCluster(), schemaCase{"spec.restore", minimalRestore(), restored}},
-		"a restore that is removed: rejected":                {born, schemaCase{"spec.restore", nil, restored}},
-		"a changed restore point: rejected":                  {born, schemaCase{"spec.restore.restorePoint", "2026-11-20T13:00:00Z", restored}},
-		"a changed number of threads of a restore: rejected": {born, schemaCase{"spec.restore.jobConfig.threads", int64(8), restored}},
-		"a restore with another environment: rejected":       {born, schemaCase{"spec.restore.jobConfig.env", []any{map[string]any{"name": "A", "value": "2"}}, restored}},
-		"a changed volume of a restore: rejected":            {born, schemaCase{"spec.restore.jobConfig.workVolume", map[string]any{"emptyDir": map[string]any{}}, restored}},
-		"a restore that is kept: accepted":                   {born, schemaCase{"spec.offline", true, ""}},
+		"an increase of spec.replicas: accepted":                {three, schemaCase{"spec.replicas", int64(5), ""}},
+		"a decrease of spec.replicas: rejected":                 {three, schemaCase{"spec.replicas", int64(1), "spec.replicas: Invalid value: 1: expected at least 3, because instances cannot be removed; create a new MySQLCluster, or set spec.offline"}},
+		"a removal of spec.replicas: rejected":                  {three, schemaCase{"spec.replicas", nil, "spec.replicas: Invalid value: 1: expected at least 3"}},
+		"a change of spec.offline to true: accepted":            {three, schemaCase{"spec.offline", true, ""}},
+		"a smaller size in a volume claim template: accepted":   {three, schemaCase{"spec.volumeClaimTemplates", []any{claim("mysql-data", "1Mi")}, ""}},
+		"an added replication source: rejected":                 {minimalCluster(), schemaCase{secret, "donor", stays}},
+		"a changed replication source: rejected":                {following, schemaCase{secret, "other", stays}},
+		"a removed replication source: accepted":                {following, schemaCase{secret, nil, ""}},
+		"an update that keeps the replication source: accepted": {following, schemaCase{"spec.offline", true, ""}},
+		"an added restore: rejected":                            {minimalCluster(), schemaCase{"spec.restore", minimalRestore(), restored}},
+		"a removed restore: rejected":                           {born, schemaCase{"spec.restore", nil, restored}},
+		"a changed restore point: rejected":                     {born, schemaCase{"spec.restore.restorePoint", "2026-11-20T13:00:00Z", restored}},
+		"a changed number of threads of a restore: rejected":    {born, schemaCase{"spec.restore.jobConfig.threads", int64(8), restored}},
+		"a changed environment of a restore: rejected":          {born, schemaCase{"spec.restore.jobConfig.env", []any{map[string]any{"name": "A", "value": "2"}}, restored}},
+		"a changed volume of a restore: rejected":               {born, schemaCase{"spec.restore.jobConfig.workVolume", map[string]any{"emptyDir": map[string]any{}}, restored}},
+		"an update that keeps the restore: accepted":            {born, schemaCase{"spec.offline", true, ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			created := row.old.DeepCopy()
@@ -450,7 +450,7 @@ func (s *schemaServer) testRefusedLater(t *testing.T) {
 			testenv.ExpectRefused(t, s.Client.Update(t.Context(), testenv.WithField(created, row.value, strings.Split(row.path, ".")...), client.DryRunAll), row.refusal)
 		})
 	}
-	t.Run("a source that is null", func(t *testing.T) {
+	t.Run("a replication source that is null counts as absent", func(t *testing.T) {
 		created := minimalCluster()
 		created.SetNamespace(s.CreateNamespace(t))
 		created.Object["spec"].(map[string]any)["replicationSourceSecretName"] = nil
@@ -470,7 +470,7 @@ func (s *schemaServer) testRestoredUsers(t *testing.T) {
 		"a list with a comma in a name: two users": {[]any{"test_user2@%", "with, comma"}, []string{"test_user2@%", "with, comma"}},
 		"an empty string: no users":                {"", nil},
 		"an empty list: no users":                  {[]any{}, nil},
-		"no value: no users":                       {nil, nil},
+		"a null value: no users":                   {nil, nil},
 		"a number: no users":                       {int64(7), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -586,26 +586,26 @@ func TestPodSpecPreservesUnknownFields(t *testing.T) {
 		written string
 		rules   mocov1beta2.PodSpec
 	}{
-		"fields with rules: decoded": {
+		"fields that validation rules read: decoded": {
 			`{"containers":[{"name":"mysqld","ports":[{"name":"mysql","containerPort":3306}]}],"initContainers":[{"name":"a"}],"volumes":[{"name":"b"}]}`,
 			mocov1beta2.PodSpec{
 				Containers:     []mocov1beta2.Container{{Name: "mysqld", Ports: []mocov1beta2.ContainerPort{{Name: "mysql", ContainerPort: 3306}}}},
 				InitContainers: []mocov1beta2.Container{{Name: "a"}}, Volumes: []mocov1beta2.Volume{{Name: "b"}},
 			},
 		},
-		"zero values that were written: kept": {
+		"explicit zero values: kept": {
 			`{"containers":[{"name":"mysqld","command":[],"tty":false,"resources":{}}],"hostNetwork":false,"volumes":[]}`,
 			mocov1beta2.PodSpec{Containers: []mocov1beta2.Container{{Name: "mysqld"}}, Volumes: []mocov1beta2.Volume{}},
 		},
-		"unknown fields: kept": {
+		"fields unknown to Torpor: kept": {
 			`{"tomorrow":{"x":1.50},"containers":[{"name":"mysqld","news":null}]}`,
 			mocov1beta2.PodSpec{Containers: []mocov1beta2.Container{{Name: "mysqld"}}},
 		},
-		"names that differ in case are different names": {
+		"fields whose names differ only in case: kept separately": {
 			`{"containers":[{"Name":"x","name":"mysqld"}],"Containers":[{"name":"y"}]}`,
 			mocov1beta2.PodSpec{Containers: []mocov1beta2.Container{{Name: "mysqld"}}},
 		},
-		"an empty spec": {`{}`, mocov1beta2.PodSpec{}},
+		"an empty Pod spec: kept": {`{}`, mocov1beta2.PodSpec{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			template := mocov1beta2.PodTemplate{Spec: mocov1beta2.PodSpec{Containers: []mocov1beta2.Container{{Name: "from before"}}}}
@@ -688,7 +688,7 @@ func TestUnsupported(t *testing.T) {
 		spec mocov1beta2.MySQLClusterSpec
 		want []string
 	}{
-		"nothing is set: no unsupported field": {},
+		"an empty spec: no unsupported field": {},
 		"all fields that Torpor supports: no unsupported field": {
 			spec: mocov1beta2.MySQLClusterSpec{
 				Replicas: 3, MySQLConfigMapName: new("mycnf"), ServerIDBase: 1, MaxDelaySeconds: new(60), StartupWaitSeconds: 3600, Offline: true, LogRotationSize: 1, InitializeTimezoneData: true,
@@ -702,8 +702,8 @@ func TestUnsupported(t *testing.T) {
 				BackupPolicyName: new("daily"), Restore: &mocov1beta2.Restore{}, Collectors: []string{"engine_innodb_status"},
 			},
 		},
-		"slow query log container disabled: no unsupported field": {spec: mocov1beta2.MySQLClusterSpec{DisableSlowQueryLogContainer: true}},
-		"empty names: no unsupported field": {
+		"disableSlowQueryLogContainer: no unsupported field": {spec: mocov1beta2.MySQLClusterSpec{DisableSlowQueryLogContainer: true}},
+		"empty strings in optional fields: no unsupported field": {
 			spec: mocov1beta2.MySQLClusterSpec{ReplicationSourceSecretName: new(""), BackupPolicyName: new(""), SlowQueryLogConfigTmpl: new("")},
 		},
 		"agentUseLocalhost: reported as unsupported":   {mocov1beta2.MySQLClusterSpec{AgentUseLocalhost: true}, []string{"spec.agentUseLocalhost"}},
@@ -728,7 +728,7 @@ func TestUnsupported(t *testing.T) {
 			}}},
 			[]string{"spec.podTemplate.overwriteContainers[0]", "spec.podTemplate.overwriteContainers[2]"},
 		},
-		"overwriteContainers for a disabled slow log: reported as unsupported": {
+		"overwriteContainers for a disabled slow-log container: reported as unsupported": {
 			mocov1beta2.MySQLClusterSpec{DisableSlowQueryLogContainer: true, PodTemplate: mocov1beta2.PodTemplate{
 				OverwriteContainers: []mocov1beta2.OverwriteContainer{{Name: "slow-log"}},
 			}},
