@@ -57,7 +57,7 @@ type contractSources[B any] interface {
 	WatchesRawSource(source.Source) B
 }
 
-// differences explains all results that differ. The manual contains this table.
+// differences explains each result in which the builders differ. The manual contains this table.
 func differences() map[string]string {
 	return map[string]string{
 		"no For, but Named and a raw source":          "there is no kind to wait for: use `Setup`",

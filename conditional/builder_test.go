@@ -69,7 +69,8 @@ func TestBuilderFollowsItsCRD(t *testing.T) {
 	}
 }
 
-// TestBuilderReconcilesAsOften causes the same events for a plain and a conditional controller.
+// TestBuilderReconcilesAsOften causes the same events for a plain and a conditional controller, and compares their
+// reconciles.
 func TestBuilderReconcilesAsOften(t *testing.T) {
 	server := startAPIServer(t)
 	addWidgets(server.scheme)
@@ -103,7 +104,7 @@ func TestBuilderReconcilesAsOften(t *testing.T) {
 	}
 }
 
-// widgetEvents returns the reconciled objects. It waits for the reconciles that an event must cause.
+// widgetEvents changes objects, waits for the reconciles that each change must cause, and returns the reconciled names.
 func (s *apiServer) widgetEvents(seen <-chan string) (told []string) {
 	s.t.Helper()
 	ctx, c := s.t.Context(), s.newClient()
@@ -114,9 +115,9 @@ func (s *apiServer) widgetEvents(seen <-chan string) (told []string) {
 		do         func() error
 		reconciles int
 	}{
-		{func() error { w = s.createWidget("first"); return nil }, 2}, // Its own event and that of its ConfigMap.
+		{func() error { w = s.createWidget("first"); return nil }, 2}, // The Widget and its ConfigMap each cause a reconcile.
 		{func() error { w.Spec.Message = "bye"; return c.Update(ctx, w) }, 2},
-		{func() error { return c.Delete(ctx, child) }, 2}, // The object is deleted, and then recreated.
+		{func() error { return c.Delete(ctx, child) }, 2}, // The ConfigMap is deleted, and the controller creates it again.
 		{func() error { return c.Create(ctx, stranger) }, 0},
 		{func() error { return c.Delete(ctx, w) }, 1},
 		{func() error { w = s.createWidget("last"); return nil }, 2},
@@ -142,7 +143,7 @@ func (s *apiServer) widgetEvents(seen <-chan string) (told []string) {
 	return told
 }
 
-// deleteEvents deletes the objects of a test, because there is no garbage collector.
+// deleteEvents deletes the objects that widgetEvents leaves, because no garbage collector runs.
 func (s *apiServer) deleteEvents() {
 	s.t.Helper()
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: name} }
@@ -179,20 +180,20 @@ func TestBuilderRefusesBadUse(t *testing.T) {
 		r     reconcile.Reconciler
 		want  string
 	}{
-		"no manager: rejected":                                      {NewControllerManagedBy(nil).For(&Widget{}), r, "expected a manager"},
-		"no reconciler: rejected":                                   {widgets(), nil, "expected a reconciler, found nil"},
+		"a nil manager: rejected":                                   {NewControllerManagedBy(nil).For(&Widget{}), r, "expected a manager"},
+		"a nil reconciler: rejected":                                {widgets(), nil, "expected a reconciler, found nil"},
 		"two reconcilers: rejected":                                 {widgets().WithOptions(controller.Options{Reconciler: r}), r, "reconciler was set via WithOptions()"},
-		"no For: rejected":                                          {NewControllerManagedBy(mgr).Owns(&corev1.Pod{}), r, "found no For"},
-		"no kind to wait for: rejected":                             {NewControllerManagedBy(mgr).Named("none"), r, "use conditional.Setup"},
+		"Owns without For and Named: rejected":                      {NewControllerManagedBy(mgr).Owns(&corev1.Pod{}), r, "found no For"},
+		"Named without For: rejected":                               {NewControllerManagedBy(mgr).Named("none"), r, "use conditional.Setup"},
 		"two calls of For: rejected":                                {widgets().For(&corev1.Pod{}), r, "found *v1.Pod after *testenv.Custom"},
 		"For without an object: rejected":                           {NewControllerManagedBy(mgr).For(nil), r, "expected an object of the kind in For"},
 		"Owns without an object: rejected":                          {widgets().Owns(nil), r, "expected an object of the kind in Owns"},
-		"Owns without For: rejected":                                {NewControllerManagedBy(mgr).Named("x").Owns(&corev1.Pod{}), r, "Owns() can only be used together with For()"},
+		"Named and Owns without For: rejected":                      {NewControllerManagedBy(mgr).Named("x").Owns(&corev1.Pod{}), r, "Owns() can only be used together with For()"},
 		"For with a kind that is not in the scheme: rejected":       {NewControllerManagedBy(mgr).For(&appsv1.Deployment{}), r, "AddToScheme"},
 		"Owns with a kind that is not in the scheme: rejected":      {widgets().Owns(&appsv1.Deployment{}), r, "AddToScheme"},
 		"Watches with a kind that is not in the scheme: rejected":   {widgets().Watches(&appsv1.Deployment{}, &handler.EnqueueRequestForObject{}), r, "AddToScheme"},
 		"the name of another group: rejected":                       {widgets().Named("taken"), r, "found another group of this name"},
-		"a source that can be started only once: rejected":          {widgets().WatchesRawSource(plainKind), r, "expected a source.Func"},
+		"a raw source that can be started only once: rejected":      {widgets().WatchesRawSource(plainKind), r, "expected a source.Func"},
 		"a channel without a manager: rejected":                     {NewControllerManagedBy(nil).For(&Widget{}).WatchesRawSource(channel), r, "expected a manager in NewControllerManagedBy"},
 		"a manager not created by conditional.NewManager: rejected": {NewControllerManagedBy(plain).For(&Widget{}), r, "expected a manager of conditional.NewManager"},
 	}

@@ -150,7 +150,7 @@ func TestCombineReportsEachChange(t *testing.T) {
 func TestKeepForgetsOldFailures(t *testing.T) {
 	var calls atomic.Int32
 	frail := builtinCondition{name: "frail", observeFunc: func(_ context.Context, _ Sources, report func(Status)) error {
-		if calls.Add(1) == 6 { // The sixth observation works for an hour before it fails.
+		if calls.Add(1) == 6 { // The sixth observation reports True, and fails an hour later.
 			report(Status{State: True, Reason: "Works"})
 			<-time.After(time.Hour)
 		}

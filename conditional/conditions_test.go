@@ -79,7 +79,7 @@ func TestFirstServedPrefers(t *testing.T) {
 		{detect.Absent, detect.Served}:   {True, "id1"},
 		{detect.Absent, detect.Absent}:   {False, ""},
 		{detect.Absent, detect.Unclear}:  {Unknown, ""},
-		{detect.Unclear, detect.Served}:  {Unknown, ""}, // Uncertainty must not switch versions.
+		{detect.Unclear, detect.Served}:  {Unknown, ""}, // An unclear verdict must not cause a switch to the other version.
 		{detect.Unclear, detect.Absent}:  {Unknown, ""},
 		{detect.Unclear, detect.Unclear}: {Unknown, ""},
 	}

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// TestTransitionsUseTheMonotonicClock needs a monotonic clock reading, which is not available in bubbles.
+// TestTransitionsUseTheMonotonicClock needs a monotonic clock reading, which is not available in a synctest bubble.
 func TestTransitionsUseTheMonotonicClock(t *testing.T) {
 	g := mustSetUp(t, newFakeManager(), Disabled(), func(manager.Manager) error { return nil }, Name(t.Name()))
 	if tr, _, _ := g.setPhase(Running, factUp, nil); !strings.Contains(tr.at.String(), " m=") {

@@ -48,7 +48,7 @@ func newManager() (manager.Manager, error) {
 		Scheme:  clientgoscheme.Scheme,
 		Metrics: server.Options{BindAddress: "0"},
 		Client:  client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
-		// This is needed only because tests run examples several times in one process.
+		// Names are not validated, because tests run the examples several times in one process.
 		Controller: config.Controller{SkipNameValidation: new(true)},
 	})
 }

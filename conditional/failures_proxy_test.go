@@ -201,7 +201,7 @@ func onRequests(some requestMatch, f requestFault) requestFault {
 	}
 }
 
-// inTurn applies the faults to successive requests.
+// inTurn applies one fault to each request, in rotation.
 func inTurn(faults ...requestFault) requestFault {
 	var mu sync.Mutex
 	n := 0
@@ -263,7 +263,7 @@ func isObjectRequest(gv schema.GroupVersion, plural string) requestMatch {
 	}
 }
 
-// isWatch matches watch requests.
+// isWatch matches the watches among the requests that of matches.
 func isWatch(of requestMatch) requestMatch {
 	return func(r *http.Request) bool {
 		v := r.URL.Query().Get("watch")
@@ -322,7 +322,7 @@ func (w *tcpProxy) disconnect() {
 	defer w.mu.Unlock()
 	w.torn = true
 	for end := range w.ends {
-		_ = end.Close() // The peer may have closed it.
+		_ = end.Close() // The peer may have closed the connection.
 	}
 }
 

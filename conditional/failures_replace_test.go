@@ -29,7 +29,7 @@ func failuresOfReplacing() []failureTest {
 	}
 }
 
-// narrow changes the schema so that it preserves and requires only a message.
+// narrow changes the schema so that it preserves only the field message of the spec.
 func narrow(def *apiextensionsv1.CustomResourceDefinition) {
 	def.Spec.Versions[0].Schema.OpenAPIV3Schema = &apiextensionsv1.JSONSchemaProps{
 		Type: "object",
@@ -67,7 +67,7 @@ func (a *failureEnv) otherKind() {
 	other := newCRD(thing, "things")
 	mgr := a.newManagerFor(a.cfg)
 	g := a.startGroup(a.setUpGroup(mgr), mgr)
-	a.installCRD(other) // From here on the group version is served, but not the test's kind.
+	a.installCRD(other) // The group version is now served, but the test's kind is not.
 	a.createObjectOf(thing, "thing")
 	a.waitForCondition(g, False, "NotServed")
 	a.installCRD(a.crd)
@@ -121,8 +121,8 @@ func (a *failureEnv) replacedLate() {
 	a.expectOneRestart(g)
 }
 
-// replacedUnseen replaces a CRD while there is no watch. The next list contains a CRD with the same name and another
-// UID.
+// replacedUnseen replaces a CRD while no watch of CRDs is open. The next list contains a CRD with the same name and
+// another UID.
 func (a *failureEnv) replacedUnseen() {
 	p := a.newProxy(a.cfg)
 	mgr := a.newManagerFor(p.config())

@@ -57,7 +57,7 @@ func (a *failureEnv) newRefusal(f requestFault) simulatedOutage {
 
 // TestAPIServerRestart stops and restarts an API server of its own.
 func TestAPIServerRestart(t *testing.T) {
-	s := startAPIServer(t, func(env *envtest.Environment) { env.ControlPlane.GetAPIServer().CertDir = t.TempDir() }) // It outlives a restart.
+	s := startAPIServer(t, func(env *envtest.Environment) { env.ControlPlane.GetAPIServer().CertDir = t.TempDir() }) // The folder outlives a restart.
 	a, w, server := s.newFailureEnv(t, 0), s.newTCPProxy(), s.env.ControlPlane.APIServer
 	a.installCRD(a.crd)
 	mgr := a.newManagerFor(w.config())
@@ -83,8 +83,8 @@ type simulatedOutage struct {
 	tries      func() int
 }
 
-// testOutage runs a group for widgets and one for things, which are absent. During an outage no group stops or starts.
-// After it, the groups react to every change that happened during the outage.
+// testOutage runs a group for widgets and one for things, a kind that is absent at first. During an outage no group
+// stops or starts. After the outage, the groups react to every change that happened during it.
 func (a *failureEnv) testOutage(o simulatedOutage) {
 	thing := schema.GroupVersionKind{Group: a.kind.Group, Version: a.kind.Version, Kind: "Thing"}
 	things := make(chan string, 100)
@@ -210,8 +210,8 @@ func failuresOfLeading() []failureTest {
 	}
 }
 
-// patientLease keeps its lease on a machine of any speed, and releases it when it stops. hastyLease loses it soon after
-// the API server rejects its writes, and then the lease expires.
+// With patientLease, a manager keeps its lease on a machine of any speed, and releases the lease when it stops. With
+// hastyLease, a manager loses its lease soon after the API server rejects its writes, and then the lease expires.
 func patientLease() [2]time.Duration { return [2]time.Duration{time.Hour, patience} }
 func hastyLease() [2]time.Duration   { return [2]time.Duration{12 * time.Second, 2 * time.Second} }
 
@@ -268,8 +268,8 @@ func (a *failureEnv) standby() {
 		a.t.Errorf("the standby is not ready: %v", err)
 	}
 	stop()
-	// The reconciler writes to the object, so the old leader may have reconciled it twice before it stopped, but not
-	// after that.
+	// The reconciler writes to the object, so the old leader may have reconciled the object twice before its stop.
+	// After its stop, the old leader reconciles no object.
 	for len(leader.seen) > 0 {
 		<-leader.seen
 	}

@@ -258,7 +258,7 @@ func (a *failureEnv) shutdownWhileStarting() {
 	stop := a.startManager(mgr)
 	a.waitForPhase(g, Starting)
 	a.eventually("the objects are asked for", func(context.Context) (bool, error) { return p.countRequests(a.isInformerRequest) > 0, nil })
-	stop() // It fails the test if the manager returns an error, for example because of its grace period.
+	stop() // stop fails the test if the manager returns an error, for example because its grace period has elapsed.
 	a.expectNothingLeft(g, p)
 }
 

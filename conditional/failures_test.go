@@ -53,7 +53,7 @@ type failureTest struct {
 // failureEnv is the environment of one test: its own kind, and its controller.
 type failureEnv struct {
 	*apiServer
-	name   string // of the group
+	name   string // name of the group
 	kind   schema.GroupVersionKind
 	crd    *apiextensionsv1.CustomResourceDefinition
 	seen   chan string // the names of the reconciled objects

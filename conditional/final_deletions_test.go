@@ -31,7 +31,7 @@ import (
 type cleaner struct {
 	client.Reader
 	takes time.Duration
-	block chan struct{} // if not nil, every clean-up waits for it
+	block chan struct{} // if not nil, every clean-up waits until this channel is closed
 
 	mu      sync.Mutex
 	created map[string]bool
@@ -153,7 +153,7 @@ func TestTheLastDeletionsAreReconciledThoughTheirWatchIsAway(t *testing.T) {
 	s.eventually("the group knows that its kind is gone", func(context.Context) (bool, error) {
 		return g.currentOrders().lastKnown.State == False, nil
 	})
-	p.setFault(away) // The observed deletion must be remembered while the last events are awaited.
+	p.setFault(away) // The detector remembers the deletion of the CRD while the group waits for the last events.
 	s.waitForPhase(g, Dormant)
 	if _, cleaned := c.counts(); cleaned != objects {
 		t.Errorf("the group is Dormant after %d of %d deletions", cleaned, objects)
@@ -181,7 +181,7 @@ func TestDeletionsThatTakeTooLongAreCountedAndDropped(t *testing.T) {
 	wantNoQueueGauges(t, "deletions-late")
 }
 
-// wantNoQueueGauges checks that there are no gauges of a queue that was shut down.
+// wantNoQueueGauges checks that the gauges of a queue that was shut down are 0 or absent.
 func wantNoQueueGauges(t *testing.T, controller string) {
 	t.Helper()
 	for name, value := range seriesOf(t, controller) {

@@ -210,8 +210,8 @@ func TestGroupFollowsItsCondition(t *testing.T) {
 	}
 }
 
-// TestAStopIsNotOvertakenByAStart simulates a loop that finds the group wanted just before Stop finds the group Dormant
-// and returns.
+// TestAStopIsNotOvertakenByAStart simulates a loop that decides to start the group just before Stop finds the group
+// Dormant and returns.
 func TestAStopIsNotOvertakenByAStart(t *testing.T) {
 	var starts, ends atomic.Int32
 	runGroup(t, obedientSetup(&starts, &ends), func(r *groupEnv) {
@@ -228,7 +228,7 @@ func TestAStopIsNotOvertakenByAStart(t *testing.T) {
 	}
 }
 
-// TestGroupRunsElsewhere reports that another replica runs the group.
+// TestGroupRunsElsewhere uses a condition that reports that another replica runs the group.
 func TestGroupRunsElsewhere(t *testing.T) {
 	rec := events.NewFakeRecorder(100)
 	var starts, ends atomic.Int32
@@ -360,9 +360,9 @@ func TestConditionChangesDuringSetupAndStop(t *testing.T) {
 	cases := map[string]struct {
 		slowSetup, slowEnd bool
 		do                 func(r *groupEnv)
-		phase              Phase // while door blocks setup or the runnable
-		after              Phase // after door is closed, which unblocks them
-		starts             int32 // of the runnable
+		phase              Phase // phase while door blocks setup or the runnable
+		after              Phase // phase after door is closed, which unblocks setup and the runnable
+		starts             int32 // number of starts of the runnable
 	}{
 		"a start during Draining waits until the group has drained": {
 			false, true, func(r *groupEnv) { r.report(True, "a"); r.report(False, ""); r.report(True, "b") }, Draining, Running, 2,
@@ -493,24 +493,24 @@ func TestSetupRefusesBadUse(t *testing.T) {
 		opts  []Option
 		want  string
 	}{
-		"no condition: refused":                                    {nil, fine, nil, "found nil"},
-		"no setup: refused":                                        {switchedCondition{}, nil, nil, "found nil"},
-		"no kind: refused":                                         {Served(), fine, nil, "condition Served needs a kind"},
-		"a kind that is not in the scheme: refused":                {ServedObject(&appsv1.Deployment{}), fine, nil, "AddToScheme"},
-		"a drain timeout of 0: refused":                            {switchedCondition{}, fine, []Option{DrainTimeout(0)}, "DrainTimeout longer than 0"},
-		"an empty back-off: refused":                               {switchedCondition{}, fine, []Option{StartBackoff(wait.Backoff{})}, "StartBackoff"},
-		"a restart limit of 0 starts: refused":                     {switchedCondition{}, fine, []Option{RestartLimit(0, wait.Backoff{Duration: 1})}, "at least 1 start"},
-		"a restart limit without a pause: refused":                 {switchedCondition{}, fine, []Option{RestartLimit(1, wait.Backoff{})}, "longer than 0"},
-		"events without a recorder: refused":                       {switchedCondition{}, fine, []Option{Events(nil, &corev1.Pod{})}, "expected a recorder and an object"},
-		"events without an object: refused":                        {switchedCondition{}, fine, []Option{Events(events.NewFakeRecorder(0), nil)}, "expected a recorder and an object"},
-		"Poll without a pause: refused":                            {switchedCondition{}, fine, []Option{Poll(0)}, "longer than 0 in Poll"},
-		"WatchNamed without a name: refused":                       {switchedCondition{}, fine, []Option{WatchNamed()}, "found none"},
-		"WatchNamed with a CRD name that lacks the group: refused": {switchedCondition{}, fine, []Option{WatchNamed("widgets.example.com", "widgets")}, `found "widgets"`},
-		"WatchNamed together with Poll: refused":                   {switchedCondition{}, fine, []Option{WatchNamed("widgets.example.com"), Poll(time.Second)}, "drop WatchNamed"},
-		"Optional without a kind: refused":                         {switchedCondition{}, fine, []Option{Optional()}, "found none"},
-		"Optional with a kind that is not in the scheme: refused":  {switchedCondition{}, fine, []Option{Optional(&appsv1.Deployment{})}, "AddToScheme"},
-		"two invalid options: the error includes the first":        {switchedCondition{}, fine, []Option{Poll(0), DrainTimeout(0)}, "Poll"},
-		"two invalid options: the error includes the second":       {switchedCondition{}, fine, []Option{Poll(0), DrainTimeout(0)}, "DrainTimeout"},
+		"a nil condition: refused":                                    {nil, fine, nil, "found nil"},
+		"a nil setup function: refused":                               {switchedCondition{}, nil, nil, "found nil"},
+		"Served without a kind: refused":                              {Served(), fine, nil, "condition Served needs a kind"},
+		"ServedObject with a kind that is not in the scheme: refused": {ServedObject(&appsv1.Deployment{}), fine, nil, "AddToScheme"},
+		"a drain timeout of 0: refused":                               {switchedCondition{}, fine, []Option{DrainTimeout(0)}, "DrainTimeout longer than 0"},
+		"an empty back-off: refused":                                  {switchedCondition{}, fine, []Option{StartBackoff(wait.Backoff{})}, "StartBackoff"},
+		"a restart limit of 0 starts: refused":                        {switchedCondition{}, fine, []Option{RestartLimit(0, wait.Backoff{Duration: 1})}, "at least 1 start"},
+		"a restart limit without a pause: refused":                    {switchedCondition{}, fine, []Option{RestartLimit(1, wait.Backoff{})}, "longer than 0"},
+		"events without a recorder: refused":                          {switchedCondition{}, fine, []Option{Events(nil, &corev1.Pod{})}, "expected a recorder and an object"},
+		"events without an object: refused":                           {switchedCondition{}, fine, []Option{Events(events.NewFakeRecorder(0), nil)}, "expected a recorder and an object"},
+		"Poll without a pause: refused":                               {switchedCondition{}, fine, []Option{Poll(0)}, "longer than 0 in Poll"},
+		"WatchNamed without a name: refused":                          {switchedCondition{}, fine, []Option{WatchNamed()}, "found none"},
+		"WatchNamed with a CRD name that lacks the group: refused":    {switchedCondition{}, fine, []Option{WatchNamed("widgets.example.com", "widgets")}, `found "widgets"`},
+		"WatchNamed together with Poll: refused":                      {switchedCondition{}, fine, []Option{WatchNamed("widgets.example.com"), Poll(time.Second)}, "drop WatchNamed"},
+		"Optional without a kind: refused":                            {switchedCondition{}, fine, []Option{Optional()}, "found none"},
+		"Optional with a kind that is not in the scheme: refused":     {switchedCondition{}, fine, []Option{Optional(&appsv1.Deployment{})}, "AddToScheme"},
+		"two invalid options: the error includes the first":           {switchedCondition{}, fine, []Option{Poll(0), DrainTimeout(0)}, "Poll"},
+		"two invalid options: the error includes the second":          {switchedCondition{}, fine, []Option{Poll(0), DrainTimeout(0)}, "DrainTimeout"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -149,7 +149,7 @@ func TestEventsAboutEachCRD(t *testing.T) {
 		shown []shown
 		want  []int
 	}{
-		"one hold: one event immediately":                              {[]shown{{0, "a", "until 10"}, {5, "a", "until 10"}, {70, "a", "until 10"}}, []int{0}},
+		"a hold whose message does not change: one event immediately":  {[]shown{{0, "a", "until 10"}, {5, "a", "until 10"}, {70, "a", "until 10"}}, []int{0}},
 		"a new message about the same CRD: next event after a minute":  {[]shown{{0, "a", "until 10"}, {10, "a", ""}, {15, "a", "until 30"}, {61, "a", "until 90"}}, []int{0, 61}},
 		"a hold that ends and begins again: next event after a minute": {[]shown{{0, "a", "no right"}, {10, "a", ""}, {15, "a", "no right"}, {61, "a", "no right"}}, []int{0, 61}},
 		"a new message about a new CRD: next event immediately":        {[]shown{{0, "a", "until 10"}, {10, "a", ""}, {15, "b", "until 30"}, {30, "c", "until 90"}}, []int{0, 15, 30}},

@@ -82,7 +82,7 @@ func TestScopesInheritNamespacesAndSelectors(t *testing.T) {
 		opts    cache.Options
 		want    []string
 	}{
-		"namespaces": {
+		"default namespaces: inherited": {
 			opts: cache.Options{DefaultNamespaces: map[string]cache.Config{"a": {}, "b": {}}},
 			want: []string{"a/mine", "a/plain", "b/mine", "b/plain"},
 		},

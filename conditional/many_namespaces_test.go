@@ -112,7 +112,7 @@ func TestManyNamespacesCostFewRequests(t *testing.T) {
 			byIndex = append(byIndex, client.MatchingFields{"message": fmt.Sprint(i, "one")})
 		}
 		var found WidgetList
-		testenv.Must(t, clients[i].List(t.Context(), &found, byIndex...)) // It waits for the informers to sync.
+		testenv.Must(t, clients[i].List(t.Context(), &found, byIndex...)) // The list waits for the informers to sync.
 		if len(found.Items) != 1 {
 			t.Errorf("group %d: found %d objects by its index, want 1", i, len(found.Items))
 		}

@@ -69,7 +69,7 @@ func (r *indexingReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 	var children corev1.ConfigMapList
 	err := r.List(ctx, &children, client.InNamespace(w.Namespace), client.MatchingFields{ownerField: w.Name})
 	if err == nil && len(children.Items) != 1 {
-		return reconcile.Result{RequeueAfter: time.Millisecond}, nil // The object is not in the cache yet.
+		return reconcile.Result{RequeueAfter: time.Millisecond}, nil // The ConfigMap is not in the cache yet.
 	}
 	r.listed <- err
 	return reconcile.Result{}, nil

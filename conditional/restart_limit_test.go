@@ -46,7 +46,7 @@ func TestFlappingIsHeldBack(t *testing.T) {
 			t.Errorf("RequireRunning returned %v, want an error with the restart limit", err)
 		}
 		r.report(False, "")
-		r.report(True, "b") // The last report counts.
+		r.report(True, "b") // Of the reports during the pause, only the last one counts.
 		r.advance(10800 * time.Millisecond)
 		r.expectPhase(Running)
 		if s := r.group.Status(); starts.Load() != 8 || !s.HeldUntil.IsZero() {
@@ -167,7 +167,7 @@ type groupCrowd struct {
 	says   []chan Status
 	inside atomic.Int32
 	door   chan struct{}
-	stop   context.CancelFunc // of the manager
+	stop   context.CancelFunc // stops the manager
 }
 
 func runCrowd(t *testing.T, size int, test func(c *groupCrowd)) {
@@ -231,7 +231,7 @@ func TestHangingStartsDoNotBlockOthers(t *testing.T) {
 	runCrowd(t, 20, func(c *groupCrowd) {
 		c.wantInside(16, "all wanted")
 		waiting := 0
-		for i, g := range c.groups { // A group that waits for its turn can be stopped immediately, unlike one that hangs in setup.
+		for i, g := range c.groups { // A group that waits to start can be stopped immediately, unlike one whose setup function hangs.
 			c.says[i] <- Status{State: False}
 			synctest.Wait()
 			if g.Status().Phase == Dormant {
@@ -292,7 +292,7 @@ func TestStartsGetEverLongerPauses(t *testing.T) {
 		"five starts without a pause, then growing pauses":  {newStartLimiter(5, grows), []time.Duration{0, 0, 0, 0, 0, 10 * s, 20 * s, 40 * s, m, m}},
 		"one start without a pause, then growing pauses":    {newStartLimiter(1, grows), []time.Duration{0, 10 * s, 20 * s, 40 * s, m}},
 		"two starts without a pause, then a constant pause": {newStartLimiter(2, wait.Backoff{Duration: s}), []time.Duration{0, 0, s, s, s}},
-		"a long run clears the earlier starts": {func() *startLimiter {
+		"ten quiet minutes clear the earlier starts": {func() *startLimiter {
 			p := newStartLimiter(2, grows)
 			startEagerly(p, now, 7)
 			p.noteQuiet(10 * m)
@@ -304,19 +304,19 @@ func TestStartsGetEverLongerPauses(t *testing.T) {
 			p.noteQuiet(m)
 			return p
 		}(), []time.Duration{0, 0, 10 * s, 20 * s}},
-		"less than a quiet minute does not clear the earlier starts": {func() *startLimiter {
+		"a quiet period of less than a minute does not clear the earlier starts": {func() *startLimiter {
 			p := newStartLimiter(2, grows)
 			startEagerly(p, now.Add(-time.Hour), 3)
 			p.noteQuiet(m - 1)
 			return p
 		}(), []time.Duration{0, 40 * s, m}},
-		"a limit with a pause of an hour is not reset before that pause has elapsed": {func() *startLimiter {
+		"a limit with a pause of an hour is not reset by a shorter quiet period": {func() *startLimiter {
 			p := newStartLimiter(1, wait.Backoff{Duration: time.Hour})
 			startEagerly(p, now, 1)
 			p.noteQuiet(time.Hour - 1)
 			return p
 		}(), []time.Duration{time.Hour, time.Hour}},
-		"an elapsed pause does not delay the next start": {func() *startLimiter {
+		"a pause that has already elapsed does not delay the next start": {func() *startLimiter {
 			p := newStartLimiter(1, grows)
 			startEagerly(p, now.Add(-time.Hour), 1)
 			return p

@@ -64,7 +64,7 @@ func TestGroupsComeAndGoWhileTheManagerRuns(t *testing.T) {
 		s.expectReconcile(seen, "one")
 		testenv.Must(t, g.Remove(t.Context()))
 	}
-	cycle("kinds/warm-up") // Resources that the first cycle opens stay.
+	cycle("kinds/warm-up") // The first cycle opens resources that remain.
 	before := runtime.NumGoroutine()
 	var workers sync.WaitGroup
 	for w := range atOnce {
@@ -137,7 +137,7 @@ func TestAHundredGroupsAtRestHaveNoGoroutines(t *testing.T) {
 	sleep("other", groups)
 	s.waitForGoroutines(base)
 	before := heap()
-	sleep("more", 10*groups) // So many that the other memory of the process hardly counts.
+	sleep("more", 10*groups) // With this many groups, the other memory of the process is negligible.
 	s.waitForGoroutines(base)
 	each := (heap() - before) / (10 * groups)
 	t.Logf("no goroutine for %d groups more, %d bytes of heap each", 11*groups, each)
@@ -174,7 +174,7 @@ func TestWatchesComeAndGoUnderARunningController(t *testing.T) {
 	seen := make(chan string, 100)
 	g := mustSetUp(t, mgr, Served(s.mustFindKind(&corev1.ConfigMap{})), newReporter("engine", seen), Name("engine"))
 	byName := &handler.EnqueueRequestForObject{}
-	testenv.Must(t, g.Watch("widgets", newWidget(), byName)) // Before the start, and before the kind is served.
+	testenv.Must(t, g.Watch("widgets", newWidget(), byName)) // The watch is added before the group starts and before the kind is served.
 	s.startManager(mgr)
 	s.waitForPhase(g, Running)
 	testenv.Must(t, g.Watch("widgets", newWidget(), byName))

@@ -25,7 +25,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// namingReconciler returns a reconciler that reports the names of its requests.
+// namingReconciler returns a reconciler that sends the names of its requests to the channel seen.
 func namingReconciler(seen chan<- string) reconcile.Func {
 	return func(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
 		select {

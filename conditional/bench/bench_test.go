@@ -87,13 +87,13 @@ func TestPercentile(t *testing.T) {
 		samples []float64
 		p, want float64
 	}{
-		"no samples: every percentile is 0":                   {nil, 50, 0},
-		"a single sample: every percentile is the sample":     {[]float64{7}, 99, 7},
-		"two samples: the median is the lower one":            {[]float64{2, 1}, 50, 1},
-		"unsorted samples have the percentile of sorted ones": {hundred, 50, 50},
-		"a hundred samples: p99 excludes the largest":         {hundred, 99, 99},
-		"p100 is the largest sample":                          {hundred, 100, 100},
-		"p0 is the smallest sample":                           {hundred, 0, 1},
+		"no samples: every percentile is 0":                       {nil, 50, 0},
+		"a single sample: every percentile is the sample":         {[]float64{7}, 99, 7},
+		"two samples: the median is the lower one":                {[]float64{2, 1}, 50, 1},
+		"unsorted samples: the same percentile as sorted samples": {hundred, 50, 50},
+		"a hundred samples: p99 excludes the largest":             {hundred, 99, 99},
+		"p100 is the largest sample":                              {hundred, 100, 100},
+		"p0 is the smallest sample":                               {hundred, 0, 1},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -117,12 +117,12 @@ func TestPoll(t *testing.T) {
 		state  conditional.State
 		reason string
 	}{
-		"function that returns true":             {func(context.Context) (bool, error) { return true, nil }, conditional.True, "FuncTrue"},
-		"function that returns false":            {func(context.Context) (bool, error) { return false, nil }, conditional.False, "FuncFalse"},
-		"function that returns an error":         {func(context.Context) (bool, error) { return true, errors.New("boom") }, conditional.Unknown, "FuncFailed"},
-		"function that panics":                   {func(context.Context) (bool, error) { panic("boom") }, conditional.Unknown, "FuncPanicked"},
-		"function that returns at its deadline":  {func(ctx context.Context) (bool, error) { <-ctx.Done(); return false, ctx.Err() }, conditional.Unknown, "FuncTimedOut"},
-		"function that fails after its deadline": {func(ctx context.Context) (bool, error) { <-ctx.Done(); return true, errors.New("closed") }, conditional.Unknown, "FuncTimedOut"},
+		"function that returns true: FuncTrue":                                    {func(context.Context) (bool, error) { return true, nil }, conditional.True, "FuncTrue"},
+		"function that returns false: FuncFalse":                                  {func(context.Context) (bool, error) { return false, nil }, conditional.False, "FuncFalse"},
+		"function that returns an error: FuncFailed":                              {func(context.Context) (bool, error) { return true, errors.New("boom") }, conditional.Unknown, "FuncFailed"},
+		"function that panics: FuncPanicked":                                      {func(context.Context) (bool, error) { panic("boom") }, conditional.Unknown, "FuncPanicked"},
+		"function that returns its context's error at the deadline: FuncTimedOut": {func(ctx context.Context) (bool, error) { <-ctx.Done(); return false, ctx.Err() }, conditional.Unknown, "FuncTimedOut"},
+		"function that returns another error at the deadline: FuncTimedOut":       {func(ctx context.Context) (bool, error) { <-ctx.Done(); return true, errors.New("closed") }, conditional.Unknown, "FuncTimedOut"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

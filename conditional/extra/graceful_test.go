@@ -18,17 +18,17 @@ func TestGracefulReconciler(t *testing.T) {
 	const grace = 10 * time.Second
 	stopped := errors.New("stopped")
 	cases := map[string]struct {
-		deadline time.Duration // of the controller's context, 0 for none
+		deadline time.Duration // deadline of the controller's context, 0 for none
 		stop     time.Duration // time of the controller's cancellation, 0 for never
 		work     time.Duration // duration of a reconcile that respects its context
 		ended    time.Duration // time at which the reconcile returned
 		cause    error         // cause of the context's cancellation, nil if it was not cancelled
 	}{
-		"a reconcile without a stop keeps its context":                        {0, 0, time.Minute, time.Minute, nil},
-		"a reconcile that returns soon after a stop keeps its context":        {0, time.Second, 5 * time.Second, 5 * time.Second, nil},
-		"a reconcile that exceeds the grace period after a stop is cancelled": {0, time.Second, time.Minute, 11 * time.Second, stopped},
-		"a deadline ends a reconcile without a grace period":                  {2 * time.Second, 0, time.Minute, 2 * time.Second, context.DeadlineExceeded},
-		"a reconcile keeps its own deadline after a stop":                     {3 * time.Second, time.Second, time.Minute, 3 * time.Second, context.DeadlineExceeded},
+		"a reconcile without a stop keeps its context":                                         {0, 0, time.Minute, time.Minute, nil},
+		"a reconcile that returns soon after a stop keeps its context":                         {0, time.Second, 5 * time.Second, 5 * time.Second, nil},
+		"a reconcile that exceeds the grace period after a stop is cancelled":                  {0, time.Second, time.Minute, 11 * time.Second, stopped},
+		"a reconcile ends at the deadline of its context, without a grace period":              {2 * time.Second, 0, time.Minute, 2 * time.Second, context.DeadlineExceeded},
+		"a reconcile ends at the deadline of its context during the grace period after a stop": {3 * time.Second, time.Second, time.Minute, 3 * time.Second, context.DeadlineExceeded},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

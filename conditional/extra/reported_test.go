@@ -24,7 +24,7 @@ func TestReported(t *testing.T) {
 		}
 		first.want(t, "after a report", conditional.True, "Leads")
 		second := &reportLog{}
-		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context())) // The context of the test is not of the bubble.
+		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context())) // The test's context was created outside of the bubble.
 		defer cancel()
 		go observe(ctx, second.report)
 		second.want(t, "another observer", conditional.True, "Leads")

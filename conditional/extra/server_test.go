@@ -196,7 +196,7 @@ func TestABadFunctionStopsNothing(t *testing.T) {
 			blocked.Add(1)
 			<-release
 			blocked.Add(-1)
-			return false, nil // The call has exceeded its deadline, so the result is ignored.
+			return false, nil // The call has exceeded its deadline, so its result is ignored.
 		}
 		return true, nil
 	})

@@ -109,20 +109,20 @@ func TestChangedKindsReplaceClientsAndInformers(t *testing.T) {
 	again.Identity, wide.Namespaced, other.Identity, other.Plural = "2", false, "3", "maps"
 	absent, unclear := detect.Verdict{Presence: detect.Absent}, detect.Verdict{}
 	type done struct {
-		Clients, Mappers int // created
+		Clients, Mappers int // numbers of created clients and mappers
 		Removed          []informers.ObjectForm
 	}
 	for name, c := range map[string]struct {
 		verdicts []detect.Verdict
 		want     done
 	}{
-		"a kind that stays served changes nothing":                           {[]detect.Verdict{unclear, here, here}, done{}},
-		"an unclear verdict changes nothing":                                 {[]detect.Verdict{here, unclear, here}, done{}},
-		"a kind that becomes absent removes informers and resets the mapper": {[]detect.Verdict{here, absent, absent}, done{0, 1, []informers.ObjectForm{informers.Typed}}},
-		"a kind that is served again has no further effect":                  {[]detect.Verdict{here, absent, again}, done{0, 1, []informers.ObjectForm{informers.Typed}}},
-		"a replaced kind removes informers and resets the mapper":            {[]detect.Verdict{here, again}, done{0, 1, []informers.ObjectForm{informers.Typed}}},
-		"a kind with another scope resets the client, too":                   {[]detect.Verdict{here, absent, wide}, done{1, 1, []informers.ObjectForm{informers.Typed}}},
-		"a kind with another plural resets the client, too":                  {[]detect.Verdict{here, other}, done{1, 1, []informers.ObjectForm{informers.Typed}}},
+		"a kind that stays served changes nothing":                            {[]detect.Verdict{unclear, here, here}, done{}},
+		"an unclear verdict changes nothing":                                  {[]detect.Verdict{here, unclear, here}, done{}},
+		"a kind that becomes absent removes informers and resets the mapper":  {[]detect.Verdict{here, absent, absent}, done{0, 1, []informers.ObjectForm{informers.Typed}}},
+		"a kind that is served again after its absence has no further effect": {[]detect.Verdict{here, absent, again}, done{0, 1, []informers.ObjectForm{informers.Typed}}},
+		"a replaced kind removes informers and resets the mapper":             {[]detect.Verdict{here, again}, done{0, 1, []informers.ObjectForm{informers.Typed}}},
+		"a kind with another scope also resets the client":                    {[]detect.Verdict{here, absent, wide}, done{1, 1, []informers.ObjectForm{informers.Typed}}},
+		"a kind with another plural also resets the client":                   {[]detect.Verdict{here, other}, done{1, 1, []informers.ObjectForm{informers.Typed}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestChangedKindsReplaceClientsAndInformers(t *testing.T) {
 				metadata.SetGroupVersionKind(configMaps())
 				_ = m.cache.List(t.Context(), &corev1.ConfigMapList{})
 				_ = m.cache.Get(t.Context(), client.ObjectKey{}, metadata)
-				_, _ = m.cache.GetInformer(t.Context(), metadata) // Another caller has added handlers to it.
+				_, _ = m.cache.GetInformer(t.Context(), metadata) // Another caller has added handlers to the informer.
 				_ = m.cache.Get(t.Context(), client.ObjectKey{}, metadata)
 				_ = m.cache.Get(t.Context(), client.ObjectKey{}, &corev1.Secret{})
 				clients, mappers := m.clients, m.mapper
@@ -190,7 +190,7 @@ func TestAnIndexWaitsForTheFirstUse(t *testing.T) {
 			t.Errorf("scopes have %d indexes, want 2", got)
 		}
 		var want []string
-		for range 2 { // The informer is removed together with the kind. The next one has the same indexes.
+		for range 2 { // The informer is removed together with the kind. The next informer of the kind has the same indexes.
 			m.learn(t, detect.Verdict{Presence: detect.Served, Identity: "1", Plural: "configmaps", Namespaced: true})
 			for range 2 {
 				testenv.Must(t, m.cache.List(t.Context(), &corev1.ConfigMapList{}))

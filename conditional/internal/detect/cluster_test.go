@@ -206,7 +206,7 @@ type countingTransport struct {
 
 	mu       sync.Mutex
 	requests []string
-	open     map[*body]struct{} // of watches
+	open     map[*body]struct{} // bodies of open watches
 }
 
 // RoundTrip passes a request through.
@@ -531,8 +531,8 @@ func answer(what any) http.HandlerFunc {
 	}
 }
 
-// quietUnless waits for more failed queries than make a kind absent. It fails the test if a verdict has the presence
-// bad.
+// quietUnless waits for more failed queries than the misses after which a kind is absent. It fails the test if a
+// verdict has the presence bad.
 func (v *detectorLog) quietUnless(f *verdictFeed, bad Presence) {
 	v.t.Helper()
 	before := v.ProbeCounts()["unreadable"]

@@ -75,7 +75,7 @@ func TestLateKindIsFoundSoonAndMissingKindIsNotQueried(t *testing.T) {
 	}
 	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		j := s.follow(widgets())
-		s.sendEvent(crdNamed("widgets.example.com"), "1") // Its names are taken: it is never established.
+		s.sendEvent(crdNamed("widgets.example.com"), "1") // The names are taken, so the CRD is never established.
 		if n := s.looksIn(time.Minute); n > 90 {
 			t.Errorf("%d looks at a kind that is not served, want at most 90", n)
 		}
@@ -94,7 +94,7 @@ func TestACRDThatIsEstablishedSecondsLaterIsFoundAtItsSecondEvent(t *testing.T) 
 	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		j := s.follow(widgets())
 		s.sendEvent(crdNamed("widgets.example.com"), "1")
-		<-time.After(5 * time.Second) // Several API servers wait for one another.
+		<-time.After(5 * time.Second) // With several API servers, a CRD is established seconds after its creation.
 		s.sendEvent(crdNamed("widgets.example.com"), "1")
 		<-time.After(500 * time.Millisecond)
 		s.serve(widgetKind(), "widgets")
@@ -461,7 +461,7 @@ func TestAWatchThatWasForbiddenOnceComesBack(t *testing.T) {
 			t.Errorf("%d watches of CRDs are refused, want 1", got)
 		}
 		<-time.After(30 * time.Minute)
-		s.set(func() { s.refuses[crdResource] = false }) // The role is bound now.
+		s.set(func() { s.refuses[crdResource] = false }) // The right to watch CRDs is granted now.
 		<-time.After(pollMax)
 		if got := s.RefusedWatches()[crdResource]; got != 0 {
 			t.Errorf("%d watches of CRDs are refused a poll after the right was granted, want 0", got)
@@ -485,7 +485,7 @@ func TestAKindWithoutACRDIsNoticedWithinMinutes(t *testing.T) {
 	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		j := s.follow(widgets())
 		<-time.After(24 * time.Hour)
-		s.serve(widgetKind(), "widgets") // A server that was upgraded, and no event.
+		s.serve(widgetKind(), "widgets") // An upgraded API server serves another kind, and sends no event.
 		<-time.After(2 * discoveryInterval)
 		wantPresences(t, j, Absent, Served)
 		s.serve(widgetKind(), "")
@@ -505,7 +505,7 @@ func TestCRDChangedDuringALostWatchIsQueried(t *testing.T) {
 	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		s.install(widgetKind(), "1", 0)
 		j := s.follow(widgets())
-		s.set(func() { s.objects[crdNamed(plural(widgetKind())+".example.com")].ResourceVersion = "2" }) // Its version is not served any more.
+		s.set(func() { s.objects[crdNamed(plural(widgetKind())+".example.com")].ResourceVersion = "2" }) // The version of the kind is no longer served.
 		s.serve(widgetKind(), "")
 		s.list(s.watches[watchTarget{resource: crdResource}]) // The server has compacted the watch's resource version.
 		<-time.After(missesSpan + time.Second)
@@ -519,7 +519,7 @@ func TestDeletionDuringALostWatchIsAwaited(t *testing.T) {
 	for _, row := range []struct {
 		name      string
 		away      time.Duration
-		late      time.Duration // between the reconnection and the first event
+		late      time.Duration // time between the reconnection and the first event
 		isDeleted bool
 		change    func(s *simulatedServer, crd watchTarget)
 	}{

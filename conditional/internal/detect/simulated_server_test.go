@@ -24,16 +24,16 @@ type simulatedServer struct {
 	t *testing.T
 	*Detector
 
-	lines []string // of the log
+	lines []string // lines of the log
 
 	mu      sync.Mutex
 	served  map[schema.GroupVersion]map[string]lookResult
 	errs    map[schema.GroupVersion]error
 	slow    map[schema.GroupVersion]time.Duration
-	cold    bool  // storages do not accept watches yet
-	broken  error // of probes
+	cold    bool  // if true, storages do not accept watches yet
+	broken  error // error of every probe
 	refuses map[string]bool
-	objects map[watchTarget]*metav1.PartialObjectMetadata // by resource and name
+	objects map[watchTarget]*metav1.PartialObjectMetadata // keyed by resource and name
 	watches map[watchTarget]*resourceWatch
 
 	looks  map[schema.GroupVersion]int
@@ -239,7 +239,7 @@ type verdictLog struct {
 
 	mu       sync.Mutex
 	verdicts []Verdict
-	at       time.Time // of the last verdict
+	at       time.Time // time of the last verdict
 }
 
 // follow subscribes until the test ends.
@@ -260,8 +260,8 @@ func (s *simulatedServer) follow(i Interest) *verdictLog {
 	return j
 }
 
-// heard returns the verdicts so far, without the one before the first query, which the channel may have replaced with a
-// newer one.
+// heard returns the verdicts so far. It omits the verdict that precedes the first query, because a newer verdict may
+// have replaced it in the channel.
 func (j *verdictLog) heard() []Verdict {
 	synctest.Wait()
 	j.mu.Lock()

@@ -22,27 +22,27 @@ func TestJudge(t *testing.T) {
 	lost := lookResult{err: errors.New("503")}
 	no, warm := lookResult{outcome: outcomeMissing}, lookResult{outcome: outcomeInitializing}
 	cases := map[string]struct {
-		goneAt float64 // in seconds; 0 if the CRD is not deleted
+		goneAt float64 // second of the CRD's deletion; 0 if the CRD is not deleted
 		looks  []lookStep
 	}{
-		"a kind that is absent at the first query is absent":                   {looks: []lookStep{{0, no, Absent}}},
-		"a kind that is served at the first query is served":                   {looks: []lookStep{{0, here, Served}}},
-		"an outage at the first query is unclear":                              {looks: []lookStep{{0, lost, Unclear}, {1, here, Served}}},
-		"a kind is not served while its storage initializes":                   {looks: []lookStep{{0, warm, Absent}, {1, here, Served}}},
-		"one miss without a deletion is unclear":                               {looks: []lookStep{{0, here, Served}, {5, no, Unclear}, {6, here, Served}}},
-		"three misses within two seconds are unclear":                          {looks: []lookStep{{0, here, Served}, {5, no, Unclear}, {5.1, no, Unclear}, {5.2, no, Unclear}}},
-		"three misses over two seconds mean absent":                            {looks: []lookStep{{0, here, Served}, {5, no, Unclear}, {6, no, Unclear}, {7, no, Absent}}},
-		"misses count only if they are consecutive":                            {looks: []lookStep{{0, here, Served}, {5, no, Unclear}, {6, here, Served}, {7, no, Unclear}, {9, no, Unclear}}},
-		"a deletion and one miss mean absent":                                  {goneAt: 5, looks: []lookStep{{0, here, Served}, {5, no, Absent}}},
-		"a deletion without a miss is unclear":                                 {goneAt: 5, looks: []lookStep{{0, here, Served}, {5, orphan, Unclear}, {6, no, Absent}}},
-		"a kind that is still served long after the deletion is served":        {goneAt: 5, looks: []lookStep{{0, here, Served}, {5, orphan, Unclear}, {16, orphan, Served}}},
-		"a deletion during an outage is unclear until the outage ends":         {goneAt: 5, looks: []lookStep{{0, here, Served}, {5, lost, Unclear}, {60, no, Absent}}},
-		"a deleted and recreated kind has another identity":                    {goneAt: 5, looks: []lookStep{{0, here, Served}, {5, again, Served}}},
-		"a clock that is set forward does not confirm a miss":                  {looks: []lookStep{{0, here, Served}, {5, no, Unclear}, {9999, no, Unclear}, {9999.1, no, Absent}}},
-		"a clock that is set back delays the verdict and keeps the misses":     {looks: []lookStep{{1000, here, Served}, {1001, no, Unclear}, {1, no, Unclear}, {2, no, Unclear}, {4, no, Absent}}},
-		"a kind is served if its storage does not initialize in time":          {looks: []lookStep{{0, warm, Absent}, {9, warm, Absent}, {10, warm, Served}}},
-		"a deleted kind is absent while its storage initializes":               {goneAt: 5, looks: []lookStep{{0, here, Served}, {5, warm, Absent}, {6, again, Served}}},
-		"a kind that was not deleted is unclear while its storage initializes": {looks: []lookStep{{0, here, Served}, {5, warm, Unclear}, {6, again, Served}}},
+		"a kind that is absent at the first query is absent":                           {looks: []lookStep{{0, no, Absent}}},
+		"a kind that is served at the first query is served":                           {looks: []lookStep{{0, here, Served}}},
+		"an outage at the first query is unclear":                                      {looks: []lookStep{{0, lost, Unclear}, {1, here, Served}}},
+		"a kind is not served while its storage initializes":                           {looks: []lookStep{{0, warm, Absent}, {1, here, Served}}},
+		"one miss without a deletion is unclear":                                       {looks: []lookStep{{0, here, Served}, {5, no, Unclear}, {6, here, Served}}},
+		"three misses within two seconds are unclear":                                  {looks: []lookStep{{0, here, Served}, {5, no, Unclear}, {5.1, no, Unclear}, {5.2, no, Unclear}}},
+		"three misses over two seconds mean absent":                                    {looks: []lookStep{{0, here, Served}, {5, no, Unclear}, {6, no, Unclear}, {7, no, Absent}}},
+		"misses count only if they are consecutive":                                    {looks: []lookStep{{0, here, Served}, {5, no, Unclear}, {6, here, Served}, {7, no, Unclear}, {9, no, Unclear}}},
+		"a deletion and one miss mean absent":                                          {goneAt: 5, looks: []lookStep{{0, here, Served}, {5, no, Absent}}},
+		"a deleted CRD whose kind is still served is unclear at first":                 {goneAt: 5, looks: []lookStep{{0, here, Served}, {5, orphan, Unclear}, {6, no, Absent}}},
+		"a kind that is served eleven seconds after the deletion of its CRD is served": {goneAt: 5, looks: []lookStep{{0, here, Served}, {5, orphan, Unclear}, {16, orphan, Served}}},
+		"a deletion during an outage is unclear until the outage ends":                 {goneAt: 5, looks: []lookStep{{0, here, Served}, {5, lost, Unclear}, {60, no, Absent}}},
+		"a deleted and recreated kind has another identity":                            {goneAt: 5, looks: []lookStep{{0, here, Served}, {5, again, Served}}},
+		"a clock that is set forward does not turn two misses into absence":            {looks: []lookStep{{0, here, Served}, {5, no, Unclear}, {9999, no, Unclear}, {9999.1, no, Absent}}},
+		"a clock that is set back delays the verdict and keeps the misses":             {looks: []lookStep{{1000, here, Served}, {1001, no, Unclear}, {1, no, Unclear}, {2, no, Unclear}, {4, no, Absent}}},
+		"a kind is served if its storage does not initialize in time":                  {looks: []lookStep{{0, warm, Absent}, {9, warm, Absent}, {10, warm, Served}}},
+		"a deleted kind is absent while its storage initializes":                       {goneAt: 5, looks: []lookStep{{0, here, Served}, {5, warm, Absent}, {6, again, Served}}},
+		"a kind that was not deleted is unclear while its storage initializes":         {looks: []lookStep{{0, here, Served}, {5, warm, Unclear}, {6, again, Served}}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

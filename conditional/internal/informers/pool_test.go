@@ -218,7 +218,9 @@ func TestAKindIsLostWithItsCRD(t *testing.T) {
 }
 
 func TestMain(m *testing.M) {
-	// One of these handlers slows errors down with the process's clock, which is decades ahead of the bubble's.
+	// One of these handlers limits the rate of errors with the process's clock, which is decades ahead of the clock in
+	// a
+	// synctest bubble.
 	utilruntime.ErrorHandlers = nil
 	goleak.VerifyTestMain(m)
 }

@@ -34,7 +34,7 @@ type routeReconciler struct {
 	namespace string
 	adds      atomic.Int64  // number of ConfigMaps passed to its own handler
 	marked    chan string   // notes of the Routes that were written
-	absent    chan struct{} // a reconcile did not find the Route kind
+	absent    chan struct{} // receives when a reconcile did not find the Route kind
 }
 
 func (o *routeReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {

@@ -192,7 +192,7 @@ func (h *handingQueue) Get() (reconcile.Request, bool) { return <-h.requests, fa
 func (h *handingQueue) Done(reconcile.Request)         {}
 func (h *handingQueue) ShutDown()                      { h.hasEnded.Store(true) }
 
-// This test covers the same case as the previous one, step by step.
+// This test covers the case of TestAQueueThatHasEndedCountsNothing step by step.
 func TestAQueueEndsAfterWhatItIsAboutToHandOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := &handingQueue{requests: make(chan reconcile.Request)}

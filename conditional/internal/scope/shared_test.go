@@ -216,7 +216,7 @@ func TestABlockedHandlerBlocksItsOwnScopeOnly(t *testing.T) {
 	within(t, seen)
 	stuck.cancel()
 	r.eventually("the stuck scope drains", func(context.Context) (bool, error) {
-		return stuck.AddHealthzCheck("x", nil) != nil, nil // Refused from then on.
+		return stuck.AddHealthzCheck("x", nil) != nil, nil // A draining scope refuses health checks.
 	})
 	r.expectInformers(1, 1)
 	select {
