@@ -69,7 +69,7 @@ func newServer(t *testing.T) *server {
 	return s
 }
 
-// call returns a call that takes callTime. If the key is "hangs", it lasts until its context is cancelled.
+// call returns a call that takes callTime. If the key is "hangs", the call lasts until its context is cancelled.
 func (s *server) call(key string, value *int) func(context.Context) func() {
 	return func(ctx context.Context) func() {
 		s.Lock()
@@ -144,7 +144,7 @@ func TestCallsBeginWhenTheyAreDue(t *testing.T) {
 		s.ask(3*time.Hour, Share{}, "late")
 		s.ask(2*time.Second, Share{}, "second")
 		s.ask(time.Second, Share{}, "first")
-		s.ask(5*time.Second, Share{}, "first") // The earlier time counts.
+		s.ask(5*time.Second, Share{}, "first") // A later time does not postpone the call.
 		s.expect("before the first is due", "[]", s.elapse(time.Second-1))
 		s.expect("both in order", "[first second]", s.elapse(time.Minute))
 		s.ask(time.Minute, Share{}, "late")
@@ -218,7 +218,7 @@ func TestQueuesDoNotDelayEachOther(t *testing.T) {
 		s.Lock()
 		s.expect("calls in progress", "map[c:1 hangs:1]", fmt.Sprint(s.calling))
 		s.Unlock()
-		s.ask(0, prompt, "slow") // A call moves to another queue.
+		s.ask(0, prompt, "slow") // The next call of the key is in another queue.
 		s.expect("a key that moved", "[slow]", s.elapse(callTime))
 		s.elapse(time.Minute)
 		for _, key := range []string{"hangs", "slow", "a", "b", "c"} {
@@ -292,7 +292,7 @@ func TestPostponedCallsAreTakenWhenRequestedAgain(t *testing.T) {
 		}
 		s.ask(time.Second, Share{}, "a")
 		s.elapse(time.Minute)
-		s.ask(2*time.Hour, Share{}, "a") // This changes nothing.
+		s.ask(2*time.Hour, Share{}, "a") // A later time changes nothing.
 		s.ask(time.Minute, Share{}, "a")
 		s.expect("before the call is taken again", "[]", s.elapse(time.Hour-time.Minute-1))
 		s.expect("the call", "[a]", s.elapse(1))

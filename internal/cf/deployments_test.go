@@ -165,16 +165,16 @@ func TestDeploymentOfTwoProcessesIsCancelledAtEveryMoment(t *testing.T) {
 		reached func(t *testing.T, web, worker *app) error
 	}{
 		"the deployment has begun": {never, func(*testing.T, *app, *app) error { return nil }},
-		"two revisions have instances": {never, func(t *testing.T, web, _ *app) error {
+		"web has an instance of the new revision": {never, func(t *testing.T, web, _ *app) error {
 			return testenv.ErrorIf(web.countRevisionPods(t, "1") == 0, "found no instance of web in revision 1")
 		}},
-		"the worker is updated": {never, func(t *testing.T, _, worker *app) error {
+		"the worker runs only the new revision": {never, func(t *testing.T, _, worker *app) error {
 			return worker.runsOnly(t, "1")
 		}},
-		"the worker has finished and web has a new instance": {"HOLLOW_START=2s ./app", func(t *testing.T, web, worker *app) error {
+		"the worker runs only the new revision and web has a ready new instance": {"HOLLOW_START=2s ./app", func(t *testing.T, web, worker *app) error {
 			return errors.Join(worker.runsOnly(t, "1"), testenv.ErrorIf(web.getProcess(t).Status.ActualInstances == 0, "found no instance of web ready"))
 		}},
-		"the last replaced instance is terminating": {"./app", func(t *testing.T, web, worker *app) error {
+		"web has all new instances and a terminating old one": {"./app", func(t *testing.T, web, worker *app) error {
 			found := web.getProcess(t).Status
 			isEnding := found.ActualInstances == 2 && web.countRevisionPods(t, "0") > 0
 			return errors.Join(worker.runsOnly(t, "1"), testenv.ErrorIf(!isEnding, "found %+v", found.Revisions))
@@ -369,8 +369,8 @@ func TestRestartSupersedesADeployment(t *testing.T) {
 	a.waitForRevisions(t, "2")
 }
 
-// If two deployments are created at the same time, the later one takes effect. Cancelling the earlier one has no
-// effect.
+// A deployment that is created during another deployment supersedes it. A later cancellation of the superseded
+// deployment has no effect.
 func TestLaterDeploymentSupersedesAnEarlierOne(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 2})
@@ -396,7 +396,7 @@ func TestSixDeploymentsAtOnceLeaveOneRevision(t *testing.T) {
 	for i := range deployments {
 		d := &torporv1alpha1.CFDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: fmt.Sprint(a.name, "-", i)}}
 		d.Spec.AppRef.Name, deployments[i] = a.name, d
-		d.Spec.Strategy = torporv1alpha1.CanaryDeployment // Keeps each deployment in progress until all of them are created.
+		d.Spec.Strategy = torporv1alpha1.CanaryDeployment // A canary keeps each deployment in progress until all of them are created.
 		creations.Go(func() { errs[i] = a.Client.Create(t.Context(), d) })
 	}
 	creations.Wait()
@@ -473,8 +473,8 @@ func TestSlowDrainKeepsADeploymentOpen(t *testing.T) {
 		stop  string
 		waits bool
 	}{
-		"strict":  {korifiv1alpha1.Drain{}, "4s", true},
-		"overlap": {korifiv1alpha1.Drain{Policy: korifiv1alpha1.DrainOverlap}, "15s", false},
+		"strict drain policy: the deployment waits for the old Pod":          {korifiv1alpha1.Drain{}, "4s", true},
+		"drain policy overlap: the deployment does not wait for the old Pod": {korifiv1alpha1.Drain{Policy: korifiv1alpha1.DrainOverlap}, "15s", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := e.createApp(t, appOptions{instances: 1, command: "HOLLOW_STOP=" + row.stop + " ./app", drain: row.drain})

@@ -22,8 +22,8 @@ import (
 // podEnds records how the Pods of an app leave their Services and terminate.
 type podEnds struct {
 	mu sync.Mutex
-	// left is the time at which each Pod was first observed without its Services. ended is the time at which its
-	// deletion was first observed.
+	// left is the time at which each Pod was first observed without its Services. ended is the time at which the Pod
+	// was first observed to terminate.
 	left, ended map[string]time.Time
 	// returned holds the Pods that left their Services and were selected again later.
 	returned map[string]bool

@@ -87,7 +87,7 @@ func (h *podHistory) recordPod(pod *corev1.Pod, gone bool) {
 	h.inFlight = max(h.inFlight, len(h.alive)-len(h.ready))
 	switch {
 	case gone && h.leastReady < 0:
-		h.leastReady = len(h.ready) // At the first deletion, all Pods have been observed; the count may be too low before.
+		h.leastReady = len(h.ready) // All Pods have been observed by the first deletion. Earlier counts may be too low.
 	case gone:
 		h.leastReady = min(h.leastReady, len(h.ready))
 	}

@@ -178,19 +178,19 @@ func TestBuildRefusesAnotherVersion(t *testing.T) {
 		version string
 		want    string
 	}{
-		"a program of another version is refused": {dated, "v0.1.0", "expected torpor to have the version v0.1.0"},
-		"a version without a date is refused": {
+		"a program without the requested version is refused": {dated, "v0.1.0", "expected torpor to have the version v0.1.0"},
+		"a changelog section without a date is refused": {
 			changelog("0.1.0 - unreleased"), "v0.1.0", "expected the date of the release",
 		},
-		"a version without a section is refused": {dated, "v0.2.0", "expected a section ## 0.2.0 - DATE"},
-		"a version without v is refused":         {dated, "0.1.0", "expected a version such as v1.0.0"},
+		"a version without a section in the changelog is refused": {dated, "v0.2.0", "expected a section ## 0.2.0 - DATE"},
+		"a version without the prefix v is refused":               {dated, "0.1.0", "expected a version such as v1.0.0"},
 		"a version that is not semantic is refused": {
 			changelog("latest - 2026-12-01"), "vlatest", "expected a version such as v1.0.0",
 		},
 		"a version with a path is refused": {
 			changelog("../0.1.0 - 2026-12-01"), "v../0.1.0", "expected a version such as v1.0.0",
 		},
-		"an empty version of a release is refused":    {dated, "", "expected a version such as v1.0.0"},
+		"an empty version is refused":                 {dated, "", "expected a version such as v1.0.0"},
 		"a repository without a license is refused":   {unlicensed, "v0.1.0", "read the license"},
 		"a repository without a changelog is refused": {fstest.MapFS{}, "v0.1.0", "read the changelog"},
 	} {
@@ -211,24 +211,24 @@ func testProblems(t *testing.T, built Release) {
 		damage func(t *testing.T, folder string)
 		want   string
 	}{
-		"a missing program is refused": {
+		"a missing archive of a program is refused": {
 			remove("torpor_darwin_arm64.tar.gz"), "expected the artifact torpor_darwin_arm64.tar.gz, found none",
 		},
-		"a missing layout is refused":   {remove("image/"), "expected the artifact image/, found none"},
-		"missing checksums are refused": {remove(checksums), "expected the artifact checksums.txt, found none"},
-		"an empty file is refused":      {write("install.yaml", ""), "expected a content of install.yaml, found an empty file"},
-		"a changed file is refused": {
+		"a missing layout of the image is refused": {remove("image/"), "expected the artifact image/, found none"},
+		"a missing checksums.txt is refused":       {remove(checksums), "expected the artifact checksums.txt, found none"},
+		"an empty file is refused":                 {write("install.yaml", ""), "expected a content of install.yaml, found an empty file"},
+		"a file that does not match its checksum is refused": {
 			write("install.yaml", "changed"), "checksums.txt: expected the checksums of the artifacts, found other checksums",
 		},
-		"changed checksums are refused": {
+		"a changed checksums.txt is refused": {
 			write(checksums, "changed"), "expected a signature of the checksums that the ECDSA public key verifies, found an invalid signature",
 		},
-		"a signature of other checksums is refused": {
+		"an invalid signature is refused": {
 			write(signatureFile, "AAAA"), "expected a signature of the checksums that the ECDSA public key verifies, found an invalid signature",
 		},
 		"a malformed public key is refused": {write(publicKeyFile, "AAAA"), "expected a public key in PEM, found none"},
 		"an unexpected file is refused":     {write("notes.txt", "text"), "expected no artifact notes.txt"},
-		"a changed blob is refused": {func(t *testing.T, folder string) {
+		"a changed blob of the chart is refused": {func(t *testing.T, folder string) {
 			t.Helper()
 			blobs, err := filepath.Glob(filepath.Join(folder, "chart/blobs/sha256/*"))
 			if err != nil || len(blobs) != 3 {
@@ -236,7 +236,7 @@ func testProblems(t *testing.T, built Release) {
 			}
 			writeFile(t, blobs[0], []byte("changed"))
 		}, "inspect chart/: expected the blob "},
-		"an index without a manifest is refused": {
+		"an index of the chart without a manifest is refused": {
 			write("chart/index.json", "{}"), "inspect chart/: expected one manifest in the index, found 0",
 		},
 	} {

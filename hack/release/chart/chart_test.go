@@ -156,16 +156,16 @@ func TestWrongInputsAreRefused(t *testing.T) {
 			"expected an image with registry, tag and digest",
 		},
 		"an invalid image is refused": {files("values.yaml", values), "Torpor", "expected an image such as"},
-		"values without an image are refused": {
+		"a values.yaml without the fields of the image is refused": {
 			files("values.yaml", "replicas: 2\n"), image, "once under image: in values.yaml, found 0",
 		},
-		"values with an image are refused": {
+		"a values.yaml that already names an image is refused": {
 			files("values.yaml", "\nimage:\n  repository: a\n  tag: \"\"\n"), image,
 			"once under image: in values.yaml, found 0",
 		},
-		"a chart without metadata is refused":     {files("values.yaml", values), "", "found no Chart.yaml"},
-		"metadata that is not YAML is refused":    {files("Chart.yaml", "{"), "", "read Chart.yaml"},
-		"a repository without a chart is refused": {fstest.MapFS{}, "", "read the chart"},
+		"a chart without Chart.yaml is refused":    {files("values.yaml", values), "", "found no Chart.yaml"},
+		"a Chart.yaml that is not YAML is refused": {files("Chart.yaml", "{"), "", "read Chart.yaml"},
+		"a repository without a chart is refused":  {fstest.MapFS{}, "", "read the chart"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -93,7 +93,7 @@ func TestContainerdImportsTheArchive(t *testing.T) {
 	}
 }
 
-// snapshotter is a snapshotter that copies layers, so that no overlay mounts are needed.
+// snapshotter is the name of a snapshotter that copies layers, so no overlay mounts are needed.
 const snapshotter = "native"
 
 // expectImage expects an image with the full name, and removes all images.

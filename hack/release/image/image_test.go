@@ -255,7 +255,7 @@ func TestProgramsThatCouldNotRunAreRefused(t *testing.T) {
 		programs []string
 		want     string
 	}{
-		"no program: refused":                                {nil, "expected a program for each platform"},
+		"an empty list of programs: refused":                 {nil, "expected a program for each platform"},
 		"two programs for one platform: refused":             {[]string{arm64, arm64}, "a second one for linux/arm64"},
 		"a file that is not a Go program: refused":           {[]string{writeProgram(t, []byte("#!/bin/sh\n"))}, "expected a program of Go"},
 		"a program for another processor: refused":           {[]string{writeProgram(t, rename(code, elf.EM_RISCV, "", ""))}, "expected code for EM_X86_64, found EM_RISCV"},

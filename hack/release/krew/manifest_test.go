@@ -110,19 +110,19 @@ func TestInvalidKrewManifestsAreRefused(t *testing.T) {
 		change func(*PluginManifest)
 		want   string
 	}{
-		"another kind of object: refused":              {func(m *PluginManifest) { m.Kind = "Receipt" }, "expected apiVersion krew.googlecontainertools.github.com/v1alpha2 and kind Plugin"},
-		"a name that differs from the file's: refused": {func(m *PluginManifest) { m.Metadata.Name = "other" }, "expected the name of the file"},
-		"no short description: refused":                {func(m *PluginManifest) { m.Spec.ShortDescription = "" }, "short description"},
-		"a short description of two lines: refused":    {func(m *PluginManifest) { m.Spec.ShortDescription = "a\nb" }, "short description"},
-		"a version without v: refused":                 {func(m *PluginManifest) { m.Spec.Version = "1.2.3" }, "expected a version"},
-		"an invalid version: refused":                  {func(m *PluginManifest) { m.Spec.Version = "vlatest" }, "expected a version"},
-		"no platform: refused":                         {func(m *PluginManifest) { m.Spec.Platforms = nil }, "expected a platform"},
-		"an invalid sum: refused":                      {func(m *PluginManifest) { m.Spec.Platforms[0].SHA256 = "x" }, "platform 0: expected the SHA-256"},
-		"an address without TLS: refused":              {func(m *PluginManifest) { m.Spec.Platforms[0].URI = "http://example.com/a" }, "platform 0: expected an https address"},
-		"no bin: refused":                              {func(m *PluginManifest) { m.Spec.Platforms[0].Bin = "" }, "platform 0: expected the program"},
-		"a program outside of the archive: refused":    {func(m *PluginManifest) { m.Spec.Platforms[0].Bin = "../../bin/sh" }, "platform 0: expected the program"},
-		"a file without a destination: refused":        {func(m *PluginManifest) { m.Spec.Platforms[0].Files = []FileMove{{From: "a"}} }, "platform 0: expected a file with a path"},
-		"a label unknown to krew: refused": {func(m *PluginManifest) {
+		"a manifest of another kind: refused":                    {func(m *PluginManifest) { m.Kind = "Receipt" }, "expected apiVersion krew.googlecontainertools.github.com/v1alpha2 and kind Plugin"},
+		"a plugin name that differs from the file name: refused": {func(m *PluginManifest) { m.Metadata.Name = "other" }, "expected the name of the file"},
+		"a plugin without a short description: refused":          {func(m *PluginManifest) { m.Spec.ShortDescription = "" }, "short description"},
+		"a short description of two lines: refused":              {func(m *PluginManifest) { m.Spec.ShortDescription = "a\nb" }, "short description"},
+		"a version without the prefix v: refused":                {func(m *PluginManifest) { m.Spec.Version = "1.2.3" }, "expected a version"},
+		"a version that is not semantic: refused":                {func(m *PluginManifest) { m.Spec.Version = "vlatest" }, "expected a version"},
+		"a plugin without a platform: refused":                   {func(m *PluginManifest) { m.Spec.Platforms = nil }, "expected a platform"},
+		"a platform with an invalid SHA-256 sum: refused":        {func(m *PluginManifest) { m.Spec.Platforms[0].SHA256 = "x" }, "platform 0: expected the SHA-256"},
+		"a platform with an http address: refused":               {func(m *PluginManifest) { m.Spec.Platforms[0].URI = "http://example.com/a" }, "platform 0: expected an https address"},
+		"a platform without the field bin: refused":              {func(m *PluginManifest) { m.Spec.Platforms[0].Bin = "" }, "platform 0: expected the program"},
+		"a bin outside of the archive: refused":                  {func(m *PluginManifest) { m.Spec.Platforms[0].Bin = "../../bin/sh" }, "platform 0: expected the program"},
+		"a file without a destination: refused":                  {func(m *PluginManifest) { m.Spec.Platforms[0].Files = []FileMove{{From: "a"}} }, "platform 0: expected a file with a path"},
+		"a platform with a label unknown to krew: refused": {func(m *PluginManifest) {
 			m.Spec.Platforms[0].Selector.MatchLabels = map[string]string{"os": "linux", "cpu": "arm64"}
 		}, "platform 0: expected the labels os and arch"},
 		"two platforms for the same machines: refused": {func(m *PluginManifest) { m.Spec.Platforms[1] = m.Spec.Platforms[0] }, "platform 1: expected one platform for linux/amd64"},

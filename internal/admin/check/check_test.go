@@ -47,24 +47,24 @@ func TestJudge(t *testing.T) {
 		want   CheckState
 		says   string
 	}{
-		"a Kubernetes version that is too old fails":          {func(o *Observed) { o.Version = "v1.32.9" }, KubernetesCheck, Failed, "1.33 or later, found v1.32.9"},
-		"the oldest supported Kubernetes passes":              {func(o *Observed) { o.Version = "v1.33.0-eks-1a2b" }, KubernetesCheck, Passed, "v1.33.0-eks-1a2b"},
-		"a version that cannot be parsed warns":               {func(o *Observed) { o.Version = "main" }, KubernetesCheck, Warned, `found "main"`},
-		"a resource that the API server does not serve fails": {func(o *Observed) { o.Served = o.Served[1:] }, APIsCheck, Failed, "v1 namespaces"},
-		"a hub without mutating policies warns":               {func(o *Observed) { o.Served = NeededResources() }, RecordCheck, Warned, "there is no webhook"},
-		"an active installation without policies warns":       {func(o *Observed) { o.Acting = o.Namespace }, RecordCheck, Warned, "are not recorded"},
-		"installed policies are named":                        {func(o *Observed) { o.RecordPolicies = []string{"torpor-mysql-record"} }, RecordCheck, Passed, "policies record the requesters of stops: torpor-mysql-record"},
-		"a trusted webhook without policies passes": {func(o *Observed) {
+		"a Kubernetes version before 1.33 fails":                  {func(o *Observed) { o.Version = "v1.32.9" }, KubernetesCheck, Failed, "1.33 or later, found v1.32.9"},
+		"the oldest supported Kubernetes passes":                  {func(o *Observed) { o.Version = "v1.33.0-eks-1a2b" }, KubernetesCheck, Passed, "v1.33.0-eks-1a2b"},
+		"a Kubernetes version that cannot be parsed warns":        {func(o *Observed) { o.Version = "main" }, KubernetesCheck, Warned, `found "main"`},
+		"a resource that the API server does not serve fails":     {func(o *Observed) { o.Served = o.Served[1:] }, APIsCheck, Failed, "v1 namespaces"},
+		"a hub without mutating policies warns":                   {func(o *Observed) { o.Served = NeededResources() }, RecordCheck, Warned, "there is no webhook"},
+		"an active installation without recording policies warns": {func(o *Observed) { o.Acting = o.Namespace }, RecordCheck, Warned, "are not recorded"},
+		"installed recording policies pass and are named":         {func(o *Observed) { o.RecordPolicies = []string{"torpor-mysql-record"} }, RecordCheck, Passed, "policies record the requesters of stops: torpor-mysql-record"},
+		"a trusted recording webhook without policies passes": {func(o *Observed) {
 			o.Served, o.RecordWebhooks = NeededResources(), []WebhookClient{{Name: "torpor-mysql-record", CABundle: bundleUntil(t, now().AddDate(0, 1, 0))}}
 		}, RecordCheck, Passed, "a webhook records the requesters of stops while the manager is available: torpor-mysql-record"},
-		"an untrusted webhook warns": {func(o *Observed) {
+		"a recording webhook without a caBundle warns": {func(o *Observed) {
 			o.Served, o.RecordWebhooks = NeededResources(), []WebhookClient{{Name: "torpor-mysql-record"}}
 		}, RecordCheck, Warned, "webhook torpor-mysql-record: expected a certificate in the caBundle, found it empty; the requesters of stops are not recorded"},
-		"a webhook with an expired CA certificate warns": {func(o *Observed) {
+		"a recording webhook with an expired CA certificate warns": {func(o *Observed) {
 			o.RecordWebhooks = []WebhookClient{{CABundle: bundleUntil(t, now().Add(-time.Hour))}}
 		}, RecordCheck, Warned, "found one that expired at 2026-11-24T11:00:00Z"},
-		"missing CRDs pass":  {func(o *Observed) { o.Definitions = []crds.Judgement{definition(crds.Absent)} }, DefinitionsCheck, Passed, "1 are missing"},
-		"an older CRD warns": {func(o *Observed) { o.Definitions = []crds.Judgement{definition(crds.OtherVersion)} }, DefinitionsCheck, Warned, "1 are of another version"},
+		"CRDs that are not installed pass": {func(o *Observed) { o.Definitions = []crds.Judgement{definition(crds.Absent)} }, DefinitionsCheck, Passed, "1 are missing"},
+		"a CRD of another version warns":   {func(o *Observed) { o.Definitions = []crds.Judgement{definition(crds.OtherVersion)} }, DefinitionsCheck, Warned, "1 are of another version"},
 		"a CRD of another project warns and names its field manager": {
 			func(o *Observed) { o.Definitions = []crds.Judgement{definition(crds.Foreign)} }, DefinitionsCheck, Warned,
 			"another project's, written by hive-operator; not changed; without Torpor's fields status.stops",
@@ -78,29 +78,29 @@ func TestJudge(t *testing.T) {
 			o.Acting, o.RecordPolicies = "torpor-system", []string{"a"}
 			o.Leaders = []PartLeader{{Part: "apps", Lease: "torpor-apps", Pod: "laptop", Scope: "unknown controllers", EndedAt: now()}}
 		}, InstallationCheck, Warned, "no manager leads the part apps with unknown controllers: Pod laptop has not renewed the Lease torpor-apps since 2026-11-24T12:00:00Z"},
-		"another installation fails": {func(o *Observed) { o.Acting = "elsewhere" }, InstallationCheck, Failed, "the one in namespace elsewhere is"},
-		"a ready Deployment passes":  {func(o *Observed) { o.Deployment = &ManagerDeployment{Desired: 2, Ready: 2} }, DeploymentCheck, Passed, "2 of 2 Pods"},
-		"a Deployment without a ready Pod fails and names the reason": {func(o *Observed) {
+		"an active installation in another namespace fails": {func(o *Observed) { o.Acting = "elsewhere" }, InstallationCheck, Failed, "the one in namespace elsewhere is"},
+		"a ready Deployment passes":                         {func(o *Observed) { o.Deployment = &ManagerDeployment{Desired: 2, Ready: 2} }, DeploymentCheck, Passed, "2 of 2 Pods"},
+		"a Deployment without a ready Pod fails with the Pod's reason": {func(o *Observed) {
 			o.Deployment = &ManagerDeployment{Desired: 2, Problems: []string{"torpor-manager-a: ImagePullBackOff: not found"}}
 		}, DeploymentCheck, Failed, "expected 2 ready Pods of the manager, found 0: torpor-manager-a: ImagePullBackOff: not found"},
-		"a Deployment with one of two Pods warns":       {func(o *Observed) { o.Deployment = &ManagerDeployment{Desired: 2, Ready: 1} }, DeploymentCheck, Warned, "found 1"},
-		"a Deployment that is scaled to zero fails":     {func(o *Observed) { o.Deployment = &ManagerDeployment{} }, DeploymentCheck, Failed, "expected 1 ready Pods"},
-		"a missing permission fails and is named":       {func(o *Observed) { o.Missing = []AccessRight{needed[0], GrantingRights()[0]} }, RightsCheck, Failed, "no permission to create namespaces"},
-		"missing permissions to grant permissions warn": {func(o *Observed) { o.Missing = GrantingRights() }, RightsCheck, Warned, "escalate clusterroles.rbac.authorization.k8s.io"},
-		"a webhook without a caBundle fails":            {func(o *Observed) { o.Webhooks = []WebhookClient{{Name: "mutate"}} }, WebhookCheck, Failed, "found it empty"},
-		"a webhook with a malformed caBundle fails":     {func(o *Observed) { o.Webhooks = []WebhookClient{{Name: "mutate", CABundle: []byte("x")}} }, WebhookCheck, Failed, "found 1 bytes"},
-		"an expired caBundle fails":                     {func(o *Observed) { o.Webhooks = []WebhookClient{{CABundle: bundleUntil(t, now().Add(-time.Hour))}} }, WebhookCheck, Failed, "expired at 2026-11-24T11:00:00Z"},
-		"a caBundle that expires soon warns":            {func(o *Observed) { o.Webhooks = []WebhookClient{{CABundle: bundleUntil(t, now().Add(time.Hour))}} }, WebhookCheck, Warned, "2026-11-24T13:00:00Z"},
-		"a caBundle with an expired and a valid CA certificate passes": {func(o *Observed) {
+		"a Deployment with one ready Pod of two warns":           {func(o *Observed) { o.Deployment = &ManagerDeployment{Desired: 2, Ready: 1} }, DeploymentCheck, Warned, "found 1"},
+		"a Deployment that is scaled to zero fails":              {func(o *Observed) { o.Deployment = &ManagerDeployment{} }, DeploymentCheck, Failed, "expected 1 ready Pods"},
+		"a missing permission fails and is named":                {func(o *Observed) { o.Missing = []AccessRight{needed[0], GrantingRights()[0]} }, RightsCheck, Failed, "no permission to create namespaces"},
+		"missing permissions to grant permissions warn":          {func(o *Observed) { o.Missing = GrantingRights() }, RightsCheck, Warned, "escalate clusterroles.rbac.authorization.k8s.io"},
+		"an app webhook without a caBundle fails":                {func(o *Observed) { o.Webhooks = []WebhookClient{{Name: "mutate"}} }, WebhookCheck, Failed, "found it empty"},
+		"an app webhook with a malformed caBundle fails":         {func(o *Observed) { o.Webhooks = []WebhookClient{{Name: "mutate", CABundle: []byte("x")}} }, WebhookCheck, Failed, "found 1 bytes"},
+		"an app webhook with an expired caBundle fails":          {func(o *Observed) { o.Webhooks = []WebhookClient{{CABundle: bundleUntil(t, now().Add(-time.Hour))}} }, WebhookCheck, Failed, "expired at 2026-11-24T11:00:00Z"},
+		"an app webhook whose caBundle expires in an hour warns": {func(o *Observed) { o.Webhooks = []WebhookClient{{CABundle: bundleUntil(t, now().Add(time.Hour))}} }, WebhookCheck, Warned, "2026-11-24T13:00:00Z"},
+		"an app webhook with an expired and a valid CA certificate passes": {func(o *Observed) {
 			o.Webhooks = []WebhookClient{{CABundle: slices.Concat(bundleUntil(t, now().Add(-time.Hour)), bundleUntil(t, now().AddDate(0, 1, 0)))}}
 		}, WebhookCheck, Passed, "2026-12-24"},
-		"an answered dry-run request passes, and the admission that answered is named": {func(o *Observed) {
+		"answered dry-run requests pass, and the message names the policy and the webhook that answered": {func(o *Observed) {
 			o.Admission = []AdmissionAnswer{{Kind: "Deployment", Admission: "torpor-workloads-record"}, {Kind: "CFApp", Admission: "torpor", IsForApps: true}}
 		}, AdmissionCheck, Passed, "dry-run requests are answered: Deployment by torpor-workloads-record, CFApp by torpor"},
-		"a policy that records no requester warns": {func(o *Observed) {
+		"a policy that records no requester of a dry-run request warns": {func(o *Observed) {
 			o.Admission = []AdmissionAnswer{{Kind: "Deployment", Admission: "torpor-workloads-record", Problem: "found no annotation"}}
 		}, AdmissionCheck, Warned, "expected torpor-workloads-record to record the requester of a dry-run request that creates a Deployment: found no annotation"},
-		"a webhook for apps that does not answer fails": {func(o *Observed) {
+		"an app webhook that does not answer a dry-run request fails": {func(o *Observed) {
 			o.Admission = []AdmissionAnswer{{Kind: "CFApp", Admission: "torpor", IsForApps: true, Problem: "failed calling webhook"}}
 		}, AdmissionCheck, Failed, "expected torpor to answer a dry-run request that creates a CFApp: failed calling webhook; apps can be neither started nor stopped"},
 		"a dry-run request that is forbidden warns": {func(o *Observed) {
@@ -110,7 +110,7 @@ func TestJudge(t *testing.T) {
 		"a slow response does not count as a clock skew":              {func(o *Observed) { o.ServerTime = now().Add(-20 * time.Second); o.Travel = 15 * time.Second }, ClockCheck, Passed, "agree"},
 		"a clock skew of 20 seconds warns":                            {func(o *Observed) { o.ServerTime = now().Add(21 * time.Second) }, ClockCheck, Warned, "20s apart"},
 		"a clock skew of three minutes fails":                         {func(o *Observed) { o.ServerTime = now().Add(-3 * time.Minute) }, ClockCheck, Failed, "2m59s apart"},
-		"a response without a date warns":                             {func(o *Observed) { o.ServerTime = time.Time{} }, ClockCheck, Warned, "has no date"},
+		"a response without a Date header warns":                      {func(o *Observed) { o.ServerTime = time.Time{} }, ClockCheck, Warned, "has no date"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			seen := Observed{

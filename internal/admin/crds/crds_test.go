@@ -35,7 +35,7 @@ func TestJudgeCRD(t *testing.T) {
 	}
 	served := func(change func(*apiextensionsv1.CustomResourceDefinition)) *apiextensionsv1.CustomResourceDefinition {
 		crd := PrepareCRD(ours, nil, "v1.0.0")
-		crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter} // As defaulted by the API server.
+		crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter} // The API server sets this default.
 		change(crd)
 		return crd
 	}
@@ -44,13 +44,13 @@ func TestJudgeCRD(t *testing.T) {
 		want       State
 		mayInstall bool
 	}{
-		"a missing CRD is absent": {nil, Absent, true},
-		"an equal CRD is current": {served(func(*apiextensionsv1.CustomResourceDefinition) {}), Current, false},
-		"a CRD without the status in its schema is outdated": {served(func(crd *apiextensionsv1.CustomResourceDefinition) {
+		"a CRD that is not installed is Absent, and may be installed": {nil, Absent, true},
+		"an equal CRD is Current":                                     {served(func(*apiextensionsv1.CustomResourceDefinition) {}), Current, false},
+		"a CRD without the status in its schema is OtherVersion": {served(func(crd *apiextensionsv1.CustomResourceDefinition) {
 			delete(crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties, "status")
 		}), OtherVersion, true},
-		"an older CRD of Torpor without labels is recognized": {served(func(crd *apiextensionsv1.CustomResourceDefinition) { crd.Labels = nil; crd.Spec.Names.ShortNames = nil }), OtherVersion, true},
-		"a CRD of another project is never replaced":          {hives, Foreign, false},
+		"an older CRD of Torpor without labels is OtherVersion":        {served(func(crd *apiextensionsv1.CustomResourceDefinition) { crd.Labels = nil; crd.Spec.Names.ShortNames = nil }), OtherVersion, true},
+		"a CRD of another project is Foreign, and may not be replaced": {hives, Foreign, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j, err := JudgeCRD(ours, row.served)

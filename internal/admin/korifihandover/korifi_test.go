@@ -33,8 +33,8 @@ func (o oneBinding) Get(_ context.Context, key client.ObjectKey, into client.Obj
 	return nil
 }
 
-// TestExistingRoleBindingMustGrantTheSameRole has an existing RoleBinding with the name of the one that Torpor would
-// create.
+// TestExistingRoleBindingMustGrantTheSameRole uses an existing RoleBinding with the name of the RoleBinding that Torpor
+// needs.
 func TestExistingRoleBindingMustGrantTheSameRole(t *testing.T) {
 	t.Parallel()
 	alice, bob := rbacv1.Subject{Kind: rbacv1.UserKind, Name: "alice"}, rbacv1.Subject{Kind: rbacv1.UserKind, Name: "bob"}
@@ -49,9 +49,9 @@ func TestExistingRoleBindingMustGrantTheSameRole(t *testing.T) {
 		found rbacv1.RoleBinding
 		want  string
 	}{
-		"a binding of an earlier run: accepted":          {rbacv1.RoleBinding{RoleRef: role, Subjects: []rbacv1.Subject{bob, alice}}, ""},
-		"a binding to another role: refused":             {rbacv1.RoleBinding{RoleRef: other, Subjects: []rbacv1.Subject{alice}}, "expected ClusterRole torpor-space-developer, found ClusterRole view"},
-		"a binding without one of the subjects: refused": {rbacv1.RoleBinding{RoleRef: role, Subjects: []rbacv1.Subject{bob}}, "expected the subjects of developers, found that User alice is missing"},
+		"a binding to the same role with an additional subject: accepted": {rbacv1.RoleBinding{RoleRef: role, Subjects: []rbacv1.Subject{bob, alice}}, ""},
+		"a binding to another role: refused":                              {rbacv1.RoleBinding{RoleRef: other, Subjects: []rbacv1.Subject{alice}}, "expected ClusterRole torpor-space-developer, found ClusterRole view"},
+		"a binding without one of the subjects: refused":                  {rbacv1.RoleBinding{RoleRef: role, Subjects: []rbacv1.Subject{bob}}, "expected the subjects of developers, found that User alice is missing"},
 	} {
 		err := bindRole(t.Context(), objecteditor.Editor{Client: oneBinding{found: row.found}, Out: io.Discard}, theirs)
 		if said := fmt.Sprint(err); (err == nil) != (row.want == "") || !strings.Contains(said, row.want) && row.want != "" {

@@ -31,7 +31,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// Neither the webhook's Service nor a manager exists.
+// No manager runs, and the Service of the webhook does not exist.
 func TestUninstallRemovesEverythingOfTorpor(t *testing.T) {
 	t.Parallel()
 	hub := testenv.Start(t)
@@ -146,7 +146,7 @@ func TestUninstallRemovesEverythingOfTorpor(t *testing.T) {
 	}
 }
 
-// The definition of ClusterDeployments is Hive's.
+// The CRD of ClusterDeployments on this hub is Hive's.
 func TestCRDsAreDeletedOnlyOnRequest(t *testing.T) {
 	t.Parallel()
 	hub := testenv.Start(t)

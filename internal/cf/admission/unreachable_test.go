@@ -14,7 +14,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// The configurations in this test are those of config/webhook, but their Service does not exist.
+// The webhook configurations in this test are those of config/webhook, but their Service does not exist.
 func TestWithoutItsServiceOnlyChangesOfARevisionAreRefused(t *testing.T) {
 	t.Parallel()
 	s := &stage{Environment: testenv.Start(t)}
@@ -34,17 +34,17 @@ func TestWithoutItsServiceOnlyChangesOfARevisionAreRefused(t *testing.T) {
 		patch    string
 		accepted bool
 	}{
-		"a change to a label is allowed":                    {`{"metadata":{"labels":{"a":"b"}}}`, true},
-		"a change to an unrelated annotation is allowed":    {annotate("example.com/team", "till"), true},
-		"the removal of an unrelated annotation is allowed": {`{"metadata":{"annotations":{"example.com/team":null}}}`, true},
-		"a change to a finalizer is allowed":                {`{"metadata":{"finalizers":["example.com/mine","` + korifiv1alpha1.AppFinalizer + `"]}}`, true},
-		"an empty patch is allowed":                         {`{}`, true},
-		"a change to the spec is refused":                   {`{"spec":{"displayName":"other"}}`, false},
-		"a request to restart is refused":                   {annotate(torporv1alpha1.RestartRequestAnnotation, "r1"), false},
-		"a change to the revision is refused":               {annotate(korifiv1alpha1.RevisionAnnotation, "4"), false},
-		"a change to the last stop is refused":              {annotate(korifiv1alpha1.LastStopRevisionAnnotation, "3"), false},
-		"the removal of the revision is refused":            {`{"metadata":{"annotations":{"korifi.cloudfoundry.org/app-rev":null}}}`, false},
-		"the removal of all annotations is refused":         {`{"metadata":{"annotations":null}}`, false},
+		"a change to a label is allowed":                         {`{"metadata":{"labels":{"a":"b"}}}`, true},
+		"a change to an unrelated annotation is allowed":         {annotate("example.com/team", "till"), true},
+		"the removal of an unrelated annotation is allowed":      {`{"metadata":{"annotations":{"example.com/team":null}}}`, true},
+		"a change to a finalizer is allowed":                     {`{"metadata":{"finalizers":["example.com/mine","` + korifiv1alpha1.AppFinalizer + `"]}}`, true},
+		"an empty patch is allowed":                              {`{}`, true},
+		"a change to the spec is refused":                        {`{"spec":{"displayName":"other"}}`, false},
+		"a request to restart is refused":                        {annotate(torporv1alpha1.RestartRequestAnnotation, "r1"), false},
+		"a change to the revision annotation is refused":         {annotate(korifiv1alpha1.RevisionAnnotation, "4"), false},
+		"a change to the annotation of the last stop is refused": {annotate(korifiv1alpha1.LastStopRevisionAnnotation, "3"), false},
+		"the removal of the revision annotation is refused":      {`{"metadata":{"annotations":{"korifi.cloudfoundry.org/app-rev":null}}}`, false},
+		"the removal of all annotations is refused":              {`{"metadata":{"annotations":null}}`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := s.patched(t.Context(), a, row.patch); (err == nil) != row.accepted {
@@ -61,8 +61,7 @@ func TestWithoutItsServiceOnlyChangesOfARevisionAreRefused(t *testing.T) {
 	if err := s.Client.Delete(t.Context(), a); err != nil {
 		t.Fatal(err)
 	}
-	// When an app is deleted, its controller sends this change. A manager without a webhook Service must be able to
-	// send it, too.
+	// When an app is deleted, its controller removes the finalizers. This must also work without the webhook's Service.
 	if err := client.IgnoreNotFound(s.Client.Patch(t.Context(), a, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))); err != nil {
 		t.Fatal(err)
 	}

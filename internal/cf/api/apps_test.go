@@ -152,7 +152,7 @@ func TestCancelRestoresTheServingRevision(t *testing.T) {
 	alice.expect(t, http.StatusOK, "PATCH "+env, `{"var":{"COLOUR":"red"}}`)
 	alice.expect(t, http.StatusOK, "POST /v3/apps/"+app+"/actions/restart", "", "revision=1")
 	alice.expect(t, http.StatusOK, "GET /v3/apps/"+app+"/processes/web/stats", "", "resources.1.state=RUNNING")
-	e.controllers.setIdle(app, true) // Its first instances continue to serve.
+	e.controllers.setIdle(app, true) // The instances of revision 1 continue to serve.
 	for i, colour := range []string{"green", "blue"} {
 		alice.expect(t, http.StatusOK, "PATCH "+env, `{"var":{"COLOUR":"`+colour+`"}}`)
 		deployed := alice.expect(t, http.StatusCreated, "POST /v3/deployments", `{`+relatedTo(app)+`}`, "revision.version="+strconv.Itoa(i+2))

@@ -22,7 +22,7 @@ func manifestFields() map[string]struct{ yaml, shown, warned, refused string } {
 		"default-route":   {yaml: `default-route: true`, shown: "route: "},
 		"disk-quota":      {yaml: `disk-quota: 2G`, shown: "disk-quota: 2048M"},
 		"disk_quota":      {yaml: `disk_quota: 3G`, shown: "disk-quota: 3072M"},
-		"docker":          {yaml: ``, shown: "name: "}, // Each row has this field; the client creates the package.
+		"docker":          {yaml: ``, shown: "name: "}, // The manifest of each row has this field. The client creates the package.
 		"env":             {yaml: `env: {A: b}`, shown: "A: b"},
 		"env with a variable that the platform sets": {yaml: `env: {PORT: "1"}`, refused: "expected no reserved names under env"},
 		"features":                              {yaml: `features: {ssh: true}`, warned: "the features of an app cannot be changed"},

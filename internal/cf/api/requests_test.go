@@ -31,24 +31,24 @@ func TestInvalidBodiesReturnCFErrors(t *testing.T) {
 		status        int
 		title, says   string
 	}{
-		"a body that is not JSON: BadRequest":                                   {"POST /v3/apps", "name=shop", http.StatusBadRequest, parseError, "parse error"},
-		"a truncated body: BadRequest":                                          {"POST /v3/apps", `{"name":`, http.StatusBadRequest, parseError, "parse error"},
-		"a body above 1 MiB: BadRequest":                                        {"POST /v3/apps", big, http.StatusBadRequest, parseError, "at most 1024 KiB"},
-		"a manifest above 256 KiB: BadRequest":                                  {"POST /v3/spaces/" + space + "/actions/apply_manifest", big, http.StatusBadRequest, parseError, "at most 256 KiB"},
-		"a list instead of an object: UnprocessableEntity":                      {"POST /v3/packages", `[1]`, http.StatusUnprocessableEntity, unprocessable, "expected an object"},
-		"a field with a wrong type: UnprocessableEntity":                        {"POST /v3/apps", `{"name":7}`, http.StatusUnprocessableEntity, unprocessable, "expected name to be a string, found a number"},
-		"a nested field with a wrong type: UnprocessableEntity":                 {"POST /v3/builds", `{"package":{"guid":[]}}`, http.StatusUnprocessableEntity, unprocessable, "expected package.guid to be a string"},
-		"a number that is too large: UnprocessableEntity":                       {scale, `{"instances":99999999999}`, http.StatusUnprocessableEntity, unprocessable, "expected instances to be a whole number"},
-		"a fractional number: UnprocessableEntity":                              {scale, `{"instances":1.5}`, http.StatusUnprocessableEntity, unprocessable, "whole number"},
-		"an empty body of a request that needs one: UnprocessableEntity":        {"POST /v3/apps", ``, http.StatusUnprocessableEntity, unprocessable, "Invalid space"},
-		"a body with only nulls: NotFound":                                      {"POST /v3/deployments", `{"relationships":null,"options":null,"droplet":null,"strategy":null}`, http.StatusNotFound, notFound, "App not found"},
-		"an empty name: UnprocessableEntity":                                    {"POST /v3/apps", `{"name":"",` + inSpace + `}`, http.StatusUnprocessableEntity, unprocessable, "expected a name of letters"},
-		"a variable that the platform sets: UnprocessableEntity":                {"PATCH /v3/apps/" + app + "/environment_variables", `{"var":{"PORT":"1"}}`, http.StatusUnprocessableEntity, unprocessable, "expected an environment variable without a reserved name, found 'PORT'; choose another name"},
-		"a variable that the platform sets, for a new app: UnprocessableEntity": {"POST /v3/apps", `{"name":"reserved","environment_variables":{"A":"b","VCAP_SERVICES":"{}"},` + inSpace + `}`, http.StatusUnprocessableEntity, unprocessable, "expected an environment variable without a reserved name, found 'VCAP_SERVICES'; choose another name"},
-		"a manifest with an invalid second app: UnprocessableEntity":            {"POST /v3/spaces/" + space + "/actions/apply_manifest", `applications: [{name: first, docker: {image: x}}, {name: second app}]`, http.StatusUnprocessableEntity, unprocessable, "For application 'second app'"},
-		"an instance index that is not a number: NotFound":                      {instances + "one%20two", ``, http.StatusNotFound, notFound, "Instance not found"},
-		"a GUID that is a path: NotFound":                                       {"GET /v3/apps/..%2f..%2fapi", ``, http.StatusNotFound, notFound, "App not found"},
-		"a revision GUID without a number: NotFound":                            {"GET /v3/revisions/-", ``, http.StatusNotFound, notFound, "Revision not found"},
+		"a body that is not JSON: BadRequest":                                 {"POST /v3/apps", "name=shop", http.StatusBadRequest, parseError, "parse error"},
+		"a truncated body: BadRequest":                                        {"POST /v3/apps", `{"name":`, http.StatusBadRequest, parseError, "parse error"},
+		"a body above 1 MiB: BadRequest":                                      {"POST /v3/apps", big, http.StatusBadRequest, parseError, "at most 1024 KiB"},
+		"a manifest above 256 KiB: BadRequest":                                {"POST /v3/spaces/" + space + "/actions/apply_manifest", big, http.StatusBadRequest, parseError, "at most 256 KiB"},
+		"a list instead of an object: UnprocessableEntity":                    {"POST /v3/packages", `[1]`, http.StatusUnprocessableEntity, unprocessable, "expected an object"},
+		"a field with a wrong type: UnprocessableEntity":                      {"POST /v3/apps", `{"name":7}`, http.StatusUnprocessableEntity, unprocessable, "expected name to be a string, found a number"},
+		"a nested field with a wrong type: UnprocessableEntity":               {"POST /v3/builds", `{"package":{"guid":[]}}`, http.StatusUnprocessableEntity, unprocessable, "expected package.guid to be a string"},
+		"a number of instances that is too large: UnprocessableEntity":        {scale, `{"instances":99999999999}`, http.StatusUnprocessableEntity, unprocessable, "expected instances to be a whole number"},
+		"a fractional number of instances: UnprocessableEntity":               {scale, `{"instances":1.5}`, http.StatusUnprocessableEntity, unprocessable, "whole number"},
+		"an empty body of a request that needs one: UnprocessableEntity":      {"POST /v3/apps", ``, http.StatusUnprocessableEntity, unprocessable, "Invalid space"},
+		"a deployment whose fields are all null: NotFound":                    {"POST /v3/deployments", `{"relationships":null,"options":null,"droplet":null,"strategy":null}`, http.StatusNotFound, notFound, "App not found"},
+		"an empty app name: UnprocessableEntity":                              {"POST /v3/apps", `{"name":"",` + inSpace + `}`, http.StatusUnprocessableEntity, unprocessable, "expected a name of letters"},
+		"a change to a reserved environment variable: UnprocessableEntity":    {"PATCH /v3/apps/" + app + "/environment_variables", `{"var":{"PORT":"1"}}`, http.StatusUnprocessableEntity, unprocessable, "expected an environment variable without a reserved name, found 'PORT'; choose another name"},
+		"a new app with a reserved environment variable: UnprocessableEntity": {"POST /v3/apps", `{"name":"reserved","environment_variables":{"A":"b","VCAP_SERVICES":"{}"},` + inSpace + `}`, http.StatusUnprocessableEntity, unprocessable, "expected an environment variable without a reserved name, found 'VCAP_SERVICES'; choose another name"},
+		"a manifest with an invalid second app: UnprocessableEntity":          {"POST /v3/spaces/" + space + "/actions/apply_manifest", `applications: [{name: first, docker: {image: x}}, {name: second app}]`, http.StatusUnprocessableEntity, unprocessable, "For application 'second app'"},
+		"an instance index that is not a number: NotFound":                    {instances + "one%20two", ``, http.StatusNotFound, notFound, "Instance not found"},
+		"a GUID that is a path: NotFound":                                     {"GET /v3/apps/..%2f..%2fapi", ``, http.StatusNotFound, notFound, "App not found"},
+		"a revision GUID without a number: NotFound":                          {"GET /v3/revisions/-", ``, http.StatusNotFound, notFound, "Revision not found"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := alice.expect(t, test.status, test.request, test.body, "errors.0.title="+test.title)
@@ -68,7 +68,7 @@ func TestInvalidBodiesReturnCFErrors(t *testing.T) {
 	}
 }
 
-// The quota admits only the first app of a manifest with two apps.
+// The quota admits only the first app of a manifest with three apps.
 func TestFailedManifestNamesAppliedApps(t *testing.T) {
 	e := shared.Get(t)
 	space := e.createSpace(t)

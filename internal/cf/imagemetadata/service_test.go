@@ -514,12 +514,12 @@ func TestPullSecretsAreUsedForTheirRegistryOnly(t *testing.T) {
 		want    string
 	}{
 		"an anonymous request to a private registry is refused": {private + "/shop:1", nil, korifiv1alpha1.RegistryRefusedReason},
-		"a login is accepted":                              {private + "/shop:1", []string{"missing", "logins"}, korifiv1alpha1.ImageMissingReason},
-		"a login is accepted at a token service":           {byToken + "/shop:1", []string{"logins"}, korifiv1alpha1.ImageMissingReason},
-		"a token without a login is refused":               {byToken + "/shop:1", []string{"other"}, korifiv1alpha1.RegistryRefusedReason},
-		"a Secret in another space is not read":            {private + "/shop:1", []string{"theirs"}, korifiv1alpha1.RegistryRefusedReason},
-		"a login for another registry is not sent":         {curious + "/shop:1", []string{"logins", "other"}, korifiv1alpha1.RegistryRefusedReason},
-		"the content of an unreadable Secret is not shown": {private + "/shop:1", []string{"broken"}, korifiv1alpha1.PullSecretUnreadableReason},
+		"a login at a private registry is accepted":             {private + "/shop:1", []string{"missing", "logins"}, korifiv1alpha1.ImageMissingReason},
+		"a login is accepted at a token service":                {byToken + "/shop:1", []string{"logins"}, korifiv1alpha1.ImageMissingReason},
+		"an anonymous request to a token service is refused":    {byToken + "/shop:1", []string{"other"}, korifiv1alpha1.RegistryRefusedReason},
+		"a Secret in another space is not read":                 {private + "/shop:1", []string{"theirs"}, korifiv1alpha1.RegistryRefusedReason},
+		"a login for another registry is not sent":              {curious + "/shop:1", []string{"logins", "other"}, korifiv1alpha1.RegistryRefusedReason},
+		"the content of an unreadable Secret is not shown":      {private + "/shop:1", []string{"broken"}, korifiv1alpha1.PullSecretUnreadableReason},
 	} {
 		answer := a.ask(t, about(what, row.image, row.secrets...))
 		if answer.Reason != row.want || strings.Contains(answer.Message, password) {
@@ -563,14 +563,14 @@ func TestPolicySelectsRegistries(t *testing.T) {
 		want error
 	}{
 		"the local machine is refused even if all public addresses are allowed":        {[]string{"*"}, "https://" + trap, errNotPublic},
-		"all public addresses allowed: a private network is refused":                   {[]string{"*"}, "https://10.0.0.9", errNotPublic},
+		"a private address is refused even if all public addresses are allowed":        {[]string{"*"}, "https://10.0.0.9", errNotPublic},
 		"the local machine's name is refused even if all public addresses are allowed": {[]string{"*"}, "https://localhost:" + port, errNotPublic},
-		"all public addresses allowed: a server without TLS is refused":                {[]string{"*"}, "http://registry.example", errPlainHTTP},
-		"all public addresses allowed: a metadata service is refused":                  {[]string{"*"}, "https://169.254.169.254", errNotPublic},
-		"a name listed with TLS, but used without TLS: refused":                        {[]string{"localhost"}, "http://localhost:" + port, errPlainHTTP},
-		"an unlisted name: refused":                                                    {[]string{"registry.example"}, "https://localhost:" + port, errNotPublic},
-		"an address outside of the listed network: refused":                            {[]string{"10.0.0.0/8"}, "https://" + trap, errNotPublic},
-		"the protocol ftp: refused":                                                    {[]string{"*", "http://127.0.0.2"}, "ftp://" + trap, errPlainHTTP},
+		"a server without TLS is refused even if all public addresses are allowed":     {[]string{"*"}, "http://registry.example", errPlainHTTP},
+		"a metadata service is refused even if all public addresses are allowed":       {[]string{"*"}, "https://169.254.169.254", errNotPublic},
+		"a listed name is refused without TLS":                                         {[]string{"localhost"}, "http://localhost:" + port, errPlainHTTP},
+		"an unlisted name is refused":                                                  {[]string{"registry.example"}, "https://localhost:" + port, errNotPublic},
+		"an address outside of the listed network is refused":                          {[]string{"10.0.0.0/8"}, "https://" + trap, errNotPublic},
+		"the protocol ftp is refused":                                                  {[]string{"*", "http://127.0.0.2"}, "ftp://" + trap, errPlainHTTP},
 	} {
 		p, err := ParsePolicy(row.list)
 		if err != nil {

@@ -54,20 +54,20 @@ func TestDecide(t *testing.T) {
 		want   Plan
 	}{
 		"an Image is created for uploaded code": {func(*Observed) {}, Plan{Do: CreateImage, Rule: "create the Image"}},
-		"a build of an image is not changed": {
+		"a build with the docker lifecycle is not changed": {
 			func(o *Observed) { o.Build.Spec.Lifecycle.Type = korifiv1alpha1.DockerLifecycle }, Plan{Rule: "no build of source code"},
 		},
 		"a build that is being deleted is not changed": {
 			func(o *Observed) { o.Build.DeletionTimestamp = new(metav1.Unix(1, 0)) }, Plan{Rule: "no build of source code"},
 		},
-		"a build without a package waits":      {func(o *Observed) { o.Package = nil }, Plan{Rule: "wait for the source code"}},
-		"a build without uploaded code waits":  {func(o *Observed) { o.Package.Spec.Source.Registry.Image = "" }, Plan{Rule: "wait for the source code"}},
-		"a package with an image is not built": {func(o *Observed) { o.Package.Spec.Type = korifiv1alpha1.DockerPackage }, Plan{Rule: "wait for the source code"}},
-		"buildpacks are refused": {
+		"a build without a package waits":     {func(o *Observed) { o.Package = nil }, Plan{Rule: "wait for the source code"}},
+		"a build without uploaded code waits": {func(o *Observed) { o.Package.Spec.Source.Registry.Image = "" }, Plan{Rule: "wait for the source code"}},
+		"a docker package is not built":       {func(o *Observed) { o.Package.Spec.Type = korifiv1alpha1.DockerPackage }, Plan{Rule: "wait for the source code"}},
+		"chosen buildpacks fail the build": {
 			func(o *Observed) { o.Build.Spec.Lifecycle.Data.Buildpacks = []string{"go", "java"} },
 			Plan{Rule: "buildpacks cannot be chosen", Failure: "expected no buildpacks, because the ClusterBuilder default of kpack chooses them; found go, java; leave buildpacks out of the manifest"},
 		},
-		"an Image of another owner is refused": {
+		"an Image of another owner fails the build": {
 			func(o *Observed) { o.Image = &Progress{} },
 			Plan{Rule: "another object has the name of the Image", Failure: "expected no other Image of the name b1, found one that does not belong to the CFBuild; delete that Image, and build again"},
 		},
@@ -103,7 +103,7 @@ func TestDecide(t *testing.T) {
 			func(o *Observed) { o.Image, o.Failure = exampleImage(metav1.ConditionFalse, ""), "exit status 20" },
 			Plan{Rule: "kpack has failed", Failure: "kpack did not build the Image b1: exit status 20"},
 		},
-		"a failure without a message is reported": {
+		"a failure without a message in Image and Build is reported": {
 			func(o *Observed) { o.Image = exampleImage(metav1.ConditionFalse, "") },
 			Plan{Rule: "kpack has failed", Failure: "kpack did not build the Image b1: kpack reported no reason"},
 		},
@@ -117,7 +117,7 @@ func TestDecide(t *testing.T) {
 			},
 			Plan{Rule: "delete the Image of a staged build", Do: DeleteImage},
 		},
-		"an Image of another owner is kept": {
+		"an Image of another owner is kept after the build": {
 			func(o *Observed) { o.Build.Status.Droplet, o.Image = droplet, &Progress{} }, Plan{Rule: "build has ended"},
 		},
 		"a staged build without an Image is complete": {func(o *Observed) { o.Build.Status.Droplet = droplet }, Plan{Rule: "build has ended"}},

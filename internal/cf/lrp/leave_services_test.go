@@ -73,7 +73,7 @@ func TestReplacedInstancesServeDuringTheStopDelay(t *testing.T) {
 		"instances that have just left their Services continue to serve": {
 			deleted: true, othersServe: true, pods: []*corev1.Pod{instanceOf(0, time.Second), instanceOf(1, time.Second)}, waitsAtLeast: 2 * time.Second,
 		},
-		"instances are terminated after the stop delay": {
+		"instances of a replaced revision are terminated after the stop delay": {
 			deleted: true, othersServe: true, pods: []*corev1.Pod{instanceOf(0, testStopDelay), instanceOf(1, testStopDelay)}, do: ScaleStatefulSet,
 		},
 		"a stop terminates instances during their stop delay": {
@@ -85,10 +85,10 @@ func TestReplacedInstancesServeDuringTheStopDelay(t *testing.T) {
 		"a starting instance leaves its Services together with a ready one": {
 			deleted: true, othersServe: true, pods: []*corev1.Pod{instanceOf(0, in), startingInstance(1)}, do: LeaveServices, changedPods: []string{"pod-0", "pod-1"},
 		},
-		"when scaling down, the instance with the highest index leaves its Services first": {
+		"the instance with the highest index leaves its Services first in a scale-down": {
 			wanted: 1, pods: []*corev1.Pod{instanceOf(0, in), instanceOf(1, in)}, do: LeaveServices, changedPods: []string{"pod-1"},
 		},
-		"a scale down terminates an instance after its stop delay": {
+		"a scale-down terminates an instance after its stop delay": {
 			wanted: 1, pods: []*corev1.Pod{instanceOf(0, in), instanceOf(1, testStopDelay)}, do: ScaleStatefulSet, replicas: 1,
 		},
 		"a scale to zero terminates all instances immediately": {
@@ -97,13 +97,13 @@ func TestReplacedInstancesServeDuringTheStopDelay(t *testing.T) {
 		"an instance is terminated after its stop delay while another instance still serves": {
 			deleted: true, othersServe: true, pods: []*corev1.Pod{instanceOf(0, time.Second), instanceOf(1, testStopDelay)}, do: ScaleStatefulSet, replicas: 1,
 		},
-		"a time in the future does not extend the wait": {
+		"a leaving time in the future does not extend the stop delay": {
 			deleted: true, othersServe: true, pods: []*corev1.Pod{instanceOf(0, 0), LeaveServicesOf(instanceOf(1, in), "web", leaveNow().Add(time.Hour))}, waitsAtLeast: testStopDelay,
 		},
 		"an instance that is desired again returns to its Services": {
 			wanted: 2, pods: []*corev1.Pod{instanceOf(0, in), instanceOf(1, time.Second)}, do: ReturnToServices, changedPods: []string{"pod-1"},
 		},
-		"instances of a process that does not listen are terminated immediately": {
+		"instances without a stop delay are terminated immediately": {
 			wanted: 1, without: func(o *Observed) { o.StopDelay = 0 }, pods: []*corev1.Pod{instanceOf(0, in), instanceOf(1, in)}, do: ScaleStatefulSet, replicas: 1,
 		},
 		"instances of an LRP without a process type are terminated immediately": {

@@ -169,20 +169,20 @@ func TestProbes(t *testing.T) {
 		in              eiriniv1.Healthcheck
 		startup, living *corev1.Probe
 	}{
-		"a process check has no probe":                {eiriniv1.Healthcheck{Type: "process", Port: 8080}, nil, nil},
-		"a check without a type has no probe":         {eiriniv1.Healthcheck{Port: 8080}, nil, nil},
-		"a process that does not listen has no probe": {eiriniv1.Healthcheck{Type: "port"}, nil, nil},
-		"a port check without timeouts may fail for a minute": {
+		"a process health check creates no probe":             {eiriniv1.Healthcheck{Type: "process", Port: 8080}, nil, nil},
+		"a health check without a type creates no probe":      {eiriniv1.Healthcheck{Port: 8080}, nil, nil},
+		"a port health check without a port creates no probe": {eiriniv1.Healthcheck{Type: "port"}, nil, nil},
+		"a port health check without timeouts may fail for a minute after the start": {
 			eiriniv1.Healthcheck{Type: "port", Port: 8080},
 			&corev1.Probe{ProbeHandler: tcp, PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 61},
 			&corev1.Probe{ProbeHandler: tcp, PeriodSeconds: 30, TimeoutSeconds: 1, FailureThreshold: 1},
 		},
-		"timeouts are rounded up to whole seconds": {
+		"timeouts of a health check are rounded up to whole seconds": {
 			eiriniv1.Healthcheck{Type: "port", Port: 8080, TimeoutMs: 2001, InvocationTimeoutMs: 1001},
 			&corev1.Probe{ProbeHandler: tcp, PeriodSeconds: 1, TimeoutSeconds: 2, FailureThreshold: 4},
 			&corev1.Probe{ProbeHandler: tcp, PeriodSeconds: 30, TimeoutSeconds: 2, FailureThreshold: 1},
 		},
-		"an HTTP check requests its path": {
+		"an HTTP health check requests its path": {
 			eiriniv1.Healthcheck{Type: "http", Port: 1, Endpoint: "/h", TimeoutMs: 1000},
 			&corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/h", Port: intstr.FromInt32(1)}}, PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 2},
 			&corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/h", Port: intstr.FromInt32(1)}}, PeriodSeconds: 30, TimeoutSeconds: 1, FailureThreshold: 1},

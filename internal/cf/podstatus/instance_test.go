@@ -33,12 +33,12 @@ func TestOf(t *testing.T) {
 		state   korifiv1alpha1.InstanceState
 		details string
 	}{
-		"Pod without conditions: DOWN":                {corev1.PodStatus{}, korifiv1alpha1.DownInstance, ""},
-		"Pod that fits no node: DOWN":                 {corev1.PodStatus{Conditions: []corev1.PodCondition{is(corev1.PodScheduled, corev1.ConditionFalse)}}, korifiv1alpha1.DownInstance, "no node fits"},
-		"scheduled Pod: STARTING":                     {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}}, korifiv1alpha1.StartingInstance, ""},
-		"image after its first failed pull: STARTING": {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits("ErrImagePull", nil)}, korifiv1alpha1.StartingInstance, "ErrImagePull: why"},
-		"image in pull back-off: CRASHED":             {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits("ImagePullBackOff", nil)}, korifiv1alpha1.CrashedInstance, "ImagePullBackOff: why"},
-		"image that runs as root: CRASHED":            {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits("CreateContainerConfigError", nil)}, korifiv1alpha1.CrashedInstance, "CreateContainerConfigError: why"},
+		"Pod without conditions: DOWN":                           {corev1.PodStatus{}, korifiv1alpha1.DownInstance, ""},
+		"Pod that fits no node: DOWN":                            {corev1.PodStatus{Conditions: []corev1.PodCondition{is(corev1.PodScheduled, corev1.ConditionFalse)}}, korifiv1alpha1.DownInstance, "no node fits"},
+		"scheduled Pod: STARTING":                                {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}}, korifiv1alpha1.StartingInstance, ""},
+		"Pod after the first failed pull of its image: STARTING": {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits("ErrImagePull", nil)}, korifiv1alpha1.StartingInstance, "ErrImagePull: why"},
+		"Pod whose image is in pull back-off: CRASHED":           {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits("ImagePullBackOff", nil)}, korifiv1alpha1.CrashedInstance, "ImagePullBackOff: why"},
+		"Pod whose image would run as root: CRASHED":             {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits("CreateContainerConfigError", nil)}, korifiv1alpha1.CrashedInstance, "CreateContainerConfigError: why"},
 		"container restarted after an exit: STARTING, with the exit status": {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: []corev1.ContainerStatus{{
 			State:                corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
 			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 7, Reason: "Error"}},
@@ -48,7 +48,7 @@ func TestOf(t *testing.T) {
 		}}}, korifiv1alpha1.CrashedInstance, "exited with status 0 (Completed)"},
 		"ready Pod: RUNNING":                 {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled, is(corev1.PodReady, corev1.ConditionTrue)}}, korifiv1alpha1.RunningInstance, ""},
 		"container in a crash loop: CRASHED": {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits(crashLoop, nil)}, korifiv1alpha1.CrashedInstance, crashLoop},
-		"container in a crash loop with a last exit: CRASHED, with the last exit": {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits(crashLoop, &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"})}, korifiv1alpha1.CrashedInstance, "exited with status 137 (OOMKilled)"},
+		"container in a crash loop with a last exit: CRASHED, with the status of the last exit": {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits(crashLoop, &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"})}, korifiv1alpha1.CrashedInstance, "exited with status 137 (OOMKilled)"},
 		"evicted Pod: CRASHED": {corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted"}, korifiv1alpha1.CrashedInstance, "Evicted"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -72,10 +72,10 @@ func TestUnhealthy(t *testing.T) {
 		lived time.Duration
 		want  string
 	}{
-		"crash before the deadline of the health check: no hint": {30 * time.Second, ""},
-		"exit at the deadline of the health check: hint":         {time.Minute, hint},
-		"exit within the grace period after the deadline: hint":  {70 * time.Second, hint},
-		"crash long after the deadline: no hint":                 {time.Hour, ""},
+		"exit before the deadline of the health check: no hint at the health check": {30 * time.Second, ""},
+		"exit at the deadline of the health check: hint at the health check":        {time.Minute, hint},
+		"exit within the grace period after the deadline: hint at the health check": {70 * time.Second, hint},
+		"exit long after the deadline: no hint at the health check":                 {time.Hour, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

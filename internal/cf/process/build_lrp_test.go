@@ -62,7 +62,7 @@ func TestLRPHasCommandPortsAndHealthCheck(t *testing.T) {
 		in   *eiriniv1.LRP
 		want runs
 	}{
-		"a command runs in a shell": {
+		"a command of the process runs in a shell": {
 			buildTestLRP(spec(func(s *korifiv1alpha1.CFProcessSpec) { s.Command = "run fast" })), runs{[]string{"/bin/sh", "-c", "run fast"}, []int32{8080}, web},
 		},
 		"a detected command runs in a shell": {
@@ -74,13 +74,13 @@ func TestLRPHasCommandPortsAndHealthCheck(t *testing.T) {
 			}),
 			runs{[]string{"/bin/sh", "-c", "serve"}, []int32{8080}, web},
 		},
-		"a buildpack's command runs in its launcher": {
+		"a command of a buildpack app runs in the buildpack launcher": {
 			buildTestLRP(func(p *LRPSource) {
 				p.App.Spec.Lifecycle.Type, p.Process.Spec.Command = korifiv1alpha1.BuildpackLifecycle, "run"
 			}),
 			runs{[]string{"/cnb/lifecycle/launcher", "run"}, []int32{8080}, web},
 		},
-		"an image's ports are used": {
+		"the image's ports are used if the process has none": {
 			buildTestLRP(func(p *LRPSource) { p.Droplet.Ports = []int32{9000} }), runs{nil, []int32{9000}, eiriniv1.Healthcheck{Type: "port", Port: 9000}},
 		},
 		"a process's ports take precedence over the image's": {
@@ -88,15 +88,15 @@ func TestLRPHasCommandPortsAndHealthCheck(t *testing.T) {
 			runs{nil, []int32{9001}, eiriniv1.Healthcheck{Type: "port", Port: 9001}},
 		},
 		"a worker has no port": {buildTestLRP(worker), runs{nil, nil, eiriniv1.Healthcheck{Type: "process"}}},
-		"a worker with a port check gets a process check": {
+		"a worker with a port health check gets a process health check": {
 			buildTestLRP(worker, spec(func(s *korifiv1alpha1.CFProcessSpec) { s.HealthCheck.Type = korifiv1alpha1.PortHealthCheck })),
 			runs{nil, nil, eiriniv1.Healthcheck{Type: "process"}},
 		},
-		"a web process can have a process check": {
+		"a web process can have a process health check": {
 			buildTestLRP(spec(func(s *korifiv1alpha1.CFProcessSpec) { s.HealthCheck.Type = korifiv1alpha1.ProcessHealthCheck })),
 			runs{nil, []int32{8080}, eiriniv1.Healthcheck{Type: "process"}},
 		},
-		"an HTTP check has its path and timeout": {
+		"an HTTP health check keeps its path and timeouts": {
 			buildTestLRP(spec(func(s *korifiv1alpha1.CFProcessSpec) {
 				s.HealthCheck = korifiv1alpha1.HealthCheck{Type: "http", Data: korifiv1alpha1.HealthCheckData{HTTPEndpoint: "/h", TimeoutSeconds: 5, InvocationTimeoutSeconds: 2}}
 			})),

@@ -204,7 +204,7 @@ func TestDecide(t *testing.T) {
 		"crashing instances are reported": {
 			observedApp(withLRP(5, 3), func(o *Observed) { o.Pods = []podstatus.RevisionPods{{Revision: 5, Alive: 3, Crashed: 3}} }), decisionSummary{"starting", Nothing{}, starting, drained, 0},
 		},
-		"a terminating instance is checked again at the end of its node's time to report": {
+		"a terminating instance is checked again when its node must have reported the termination": {
 			observedApp(withLRP(5, 3), withPods(5, 2, 0), endingOn("n", 20*time.Second)), decisionSummary{"starting", Nothing{}, starting, draining, 10 * time.Second},
 		},
 		"an app is blocked if a node never reports that an instance has terminated": {
@@ -337,7 +337,7 @@ func TestMessagesCount(t *testing.T) {
 		in              Observed
 		ready, draining string
 	}{
-		"instances that hold a new revision are counted": {
+		"instances that delay a new revision are counted": {
 			observedApp(withDyingLRP(4), withPods(4, 1, 2)), "revision 5 starts when 3 instances of older revisions are gone", "3 instances are terminating",
 		},
 		"instances that remain after the drain timeout are counted": {

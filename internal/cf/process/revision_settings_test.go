@@ -19,7 +19,7 @@ func TestTheEnvironmentOfARevisionIsThatOfItsWebProcess(t *testing.T) {
 		"processes with different environments: the environment of web": {map[string]RevisionSettings{"clock": with("1"), "web": with("2"), "worker": with("3")}, with("2").Environment},
 		"an app without web: the environment of the first type":         {map[string]RevisionSettings{"worker": with("3"), "clock": with("1")}, with("1").Environment},
 		"a web process without variables: an empty environment":         {map[string]RevisionSettings{"worker": with("3"), "web": {}}, nil},
-		"a revision without instances: no environment":                  {nil, nil},
+		"a revision without settings: no environment":                   {nil, nil},
 	} {
 		t.Run(title, func(t *testing.T) {
 			if diff := cmp.Diff(row.want, FindAppEnvironment(row.settings)); diff != "" {

@@ -15,10 +15,10 @@ func TestCodeOf(t *testing.T) {
 		err  error
 		want Code
 	}{
-		"no error is success":                                               {nil, Done},
-		"an error without a code is a failure":                              {errors.New("any"), Failed},
+		"no error has the code of success":                                  {nil, Done},
+		"an error without a code has the code of a failure":                 {errors.New("any"), Failed},
 		"a wrapped error keeps its code":                                    {fmt.Errorf("around: %w", timedOut), TimedOut},
-		"an error of the command line is wrong usage":                       {WrongUsage("expected %d", 1), Usage},
+		"an error of the command line has the code of wrong usage":          {WrongUsage("expected %d", 1), Usage},
 		"joined errors that include a failure have the code of the failure": {errors.Join(timedOut, errors.New("any"), refused), Failed},
 		"a joined refusal and timeout have the code of the refusal":         {errors.Join(timedOut, refused), Refused},
 		"an error with the code of another program keeps it":                {Error{Code: 42}, 42},

@@ -25,7 +25,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// testConflicts has another writer change the cluster between the plugin's read and its write.
+// testConflicts lets another writer change the cluster between the plugin's read and its write.
 func testConflicts(t *testing.T, server *testenv.Environment) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -50,7 +50,7 @@ func (o *oneCluster) Patch(context.Context, client.Object, client.Patch, ...clie
 	return nil
 }
 
-// TestUnansweredRequestIsNotAWaitTimeout has an API server that stops answering long before the wait ends.
+// TestUnansweredRequestIsNotAWaitTimeout uses an API server that stops answering long before the wait ends.
 func TestUnansweredRequestIsNotAWaitTimeout(t *testing.T) {
 	t.Parallel()
 	got := runWith(t, &kubeClient{Client: &oneCluster{}, namespace: "prod"}, "rotate", "test", "--wait", "--timeout", "10m")
@@ -59,8 +59,8 @@ func TestUnansweredRequestIsNotAWaitTimeout(t *testing.T) {
 	}
 }
 
-// clusterWithoutRequest is an API server that removes the requesting annotation immediately. The Secret may have
-// changed by then.
+// clusterWithoutRequest is an API server that removes the annotation of a request immediately. The Secret may change at
+// the same time.
 type clusterWithoutRequest struct {
 	oneCluster
 	secret, later corev1.Secret
@@ -89,11 +89,11 @@ func TestWithdrawnRotationsAreNotReportedAsDone(t *testing.T) {
 		secret, later corev1.Secret
 		code          exit.Code
 	}{
-		"no new passwords: failed":                              {later: corev1.Secret{}, code: exit.Failed},
-		"new passwords that are not promoted: failed":           {later: corev1.Secret{ObjectMeta: rotated, Data: next}, code: exit.Failed},
-		"new passwords that are promoted: done":                 {later: corev1.Secret{ObjectMeta: rotated}, code: exit.Done},
-		"a discard, old passwords that are still valid: failed": {[]string{"--discard"}, corev1.Secret{ObjectMeta: rotated}, corev1.Secret{ObjectMeta: rotated}, exit.Failed},
-		"a discard, no old passwords: done":                     {[]string{"--discard"}, corev1.Secret{ObjectMeta: rotated}, corev1.Secret{}, exit.Done},
+		"a rotation without new passwords: failed":                {later: corev1.Secret{}, code: exit.Failed},
+		"a rotation whose new passwords are not promoted: failed": {later: corev1.Secret{ObjectMeta: rotated, Data: next}, code: exit.Failed},
+		"a rotation whose new passwords are promoted: done":       {later: corev1.Secret{ObjectMeta: rotated}, code: exit.Done},
+		"a discard that leaves old passwords valid: failed":       {[]string{"--discard"}, corev1.Secret{ObjectMeta: rotated}, corev1.Secret{ObjectMeta: rotated}, exit.Failed},
+		"a discard that removes the old passwords: done":          {[]string{"--discard"}, corev1.Secret{ObjectMeta: rotated}, corev1.Secret{}, exit.Done},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -114,8 +114,8 @@ func TestTimeoutFlagRequiresWait(t *testing.T) {
 	}
 }
 
-// TestNoInstanceIsTakenForThePrimary has a cluster without a chosen primary, whose status.currentPrimaryIndex is 0
-// by default.
+// TestNoInstanceIsTakenForThePrimary uses a cluster without a chosen primary. Its status.currentPrimaryIndex is 0 by
+// default.
 func TestNoInstanceIsTakenForThePrimary(t *testing.T) {
 	t.Parallel()
 	got := runWith(t, &kubeClient{Client: &oneCluster{}, namespace: "prod"}, "mysql", "-u", "moco-writable", "test")

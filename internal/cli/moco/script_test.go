@@ -40,7 +40,7 @@ func TestPlugin(t *testing.T) {
 	t.Run("scripts", func(t *testing.T) {
 		scripts.Run(t, server, map[string]scripts.Command{"operator": func(ts *testscript.TestScript, _ bool, _ []string) { startOperator(ts, server) }})
 	})
-	t.Run("acting", func(t *testing.T) { scripts.RunFolder(t, server, "testdata/acting", nil) }) // There is only one Lease.
+	t.Run("acting", func(t *testing.T) { scripts.RunFolder(t, server, "testdata/acting", nil) }) // The scripts of this folder use the cluster's only Lease.
 	t.Run("other writers cause conflicts", func(t *testing.T) { testConflicts(t, server) })
 	t.Run("a status that reports an earlier stop", func(t *testing.T) { testLeftStatus(t, server) })
 }

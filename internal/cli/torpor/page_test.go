@@ -33,7 +33,7 @@ func get(t *testing.T, c *http.Client, address string) (status int, text string)
 	return answer.StatusCode, string(body)
 }
 
-// The page receives the user's token, but only for requests of the browser that has opened the printed address.
+// The page receives the user's token only with requests of the browser that has opened the printed address.
 func TestPageProxyServesOneBrowser(t *testing.T) {
 	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s by %q at %s with cookies %q", r.URL.Path, r.Header.Get("Authorization"), r.Host, r.Header.Get("Cookie"))
@@ -80,10 +80,10 @@ func TestPageNeedsAToken(t *testing.T) {
 		header  string
 		problem string
 	}{
-		"a token":                     {config: rest.Config{BearerToken: "abc"}, header: "Bearer abc"},
-		"a client certificate":        {config: rest.Config{TLSClientConfig: rest.TLSClientConfig{CertData: []byte("cert"), KeyData: []byte("key")}}, problem: "--service-account"},
-		"a user name with a password": {config: rest.Config{Username: "alice", Password: "secret"}, problem: "--service-account"},
-		"a token and the flag --as":   {config: rest.Config{BearerToken: "abc", Impersonate: rest.ImpersonationConfig{UserName: "bob"}}, problem: "--as"},
+		"a token: accepted":                                {config: rest.Config{BearerToken: "abc"}, header: "Bearer abc"},
+		"a client certificate: refused with a hint":        {config: rest.Config{TLSClientConfig: rest.TLSClientConfig{CertData: []byte("cert"), KeyData: []byte("key")}}, problem: "--service-account"},
+		"a user name with a password: refused with a hint": {config: rest.Config{Username: "alice", Password: "secret"}, problem: "--service-account"},
+		"a token and the flag --as: refused":               {config: rest.Config{BearerToken: "abc", Impersonate: rest.ImpersonationConfig{UserName: "bob"}}, problem: "--as"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			row.config.Host = "https://127.0.0.1:1"
@@ -107,12 +107,12 @@ func TestReadPagePort(t *testing.T) {
 		args          []string
 		port, problem string
 	}{
-		"the address of the chart":     {args: []string{"manager", "--page-address=127.0.0.1:8088"}, port: "8088"},
-		"an address as two arguments":  {args: []string{"manager", "--page-address", "127.0.0.1:9000", "--leader-elect"}, port: "9000"},
-		"a page that is disabled":      {args: []string{"manager", "--page-address=0"}, problem: "page.enabled"},
-		"a manager without the flag":   {args: []string{"manager"}, problem: "page.enabled"},
-		"a flag without its value":     {args: []string{"manager", "--page-address"}, problem: "page.enabled"},
-		"a page that is served by TLS": {args: []string{"manager", "--page-address=:8443", "--page-cert-dir=/page-tls"}, problem: "torpor-page"},
+		"an address in the argument of the flag: its port": {args: []string{"manager", "--page-address=127.0.0.1:8088"}, port: "8088"},
+		"an address in a separate argument: its port":      {args: []string{"manager", "--page-address", "127.0.0.1:9000", "--leader-elect"}, port: "9000"},
+		"a disabled page: refused":                         {args: []string{"manager", "--page-address=0"}, problem: "page.enabled"},
+		"a manager without the flag: refused":              {args: []string{"manager"}, problem: "page.enabled"},
+		"a flag without a value: refused":                  {args: []string{"manager", "--page-address"}, problem: "page.enabled"},
+		"a page that is served with TLS: refused":          {args: []string{"manager", "--page-address=:8443", "--page-cert-dir=/page-tls"}, problem: "torpor-page"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "one"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Args: row.args}}}}

@@ -64,8 +64,8 @@ func TestHubIsObserved(t *testing.T) {
 		by   time.Duration
 		want admincheck.CheckState
 	}{
-		"a clock that is half a minute late: a warning": {-30 * time.Second, admincheck.Warned},
-		"a clock that is an hour early: a failure":      {time.Hour, admincheck.Failed},
+		"an API server's clock that is 30 s behind: a warning":   {-30 * time.Second, admincheck.Warned},
+		"an API server's clock that is an hour ahead: a failure": {time.Hour, admincheck.Failed},
 	} {
 		cfg := rest.CopyConfig(env.Config)
 		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return shiftedClock{next, row.by} })

@@ -35,10 +35,10 @@ func TestReadinessIsReadFromPods(t *testing.T) {
 		want   string
 		most   int
 	}{
-		"a failing check: the problem has its name and reason":     {checks: failing, want: "the readiness check webhook-trust fails: expected a webhook, found none"},
-		"a ready Pod: no problem":                                  {checks: map[string]healthz.Checker{"ping": healthz.Ping}},
-		"a caller without permission to use the proxy: no problem": {checks: failing, status: http.StatusForbidden},
-		"many checks with long reasons: the problem is truncated":  {checks: many, most: maxReasons * (maxReadinessBytes + 100)},
+		"a failing readiness check: the problem has the name and reason of the check": {checks: failing, want: "the readiness check webhook-trust fails: expected a webhook, found none"},
+		"a Pod whose readiness checks pass: no problem":                               {checks: map[string]healthz.Checker{"ping": healthz.Ping}},
+		"a caller without permission to use the Pod proxy: no problem":                {checks: failing, status: http.StatusForbidden},
+		"many failing checks with long reasons: the problem is truncated":             {checks: many, most: maxReasons * (maxReadinessBytes + 100)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

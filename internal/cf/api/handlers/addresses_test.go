@@ -25,8 +25,8 @@ func TestDestinationsThatStayKeepTheirGUIDs(t *testing.T) {
 		replaces bool
 		want     []string
 	}{
-		"replaced destinations": {true, []string{"", "guid-of-shop"}},
-		"added destinations":    {false, []string{"guid-of-shop", "guid-of-cart", ""}},
+		"replacing destinations keeps the GUID of an equal destination": {true, []string{"", "guid-of-shop"}},
+		"adding destinations keeps the GUIDs of existing destinations":  {false, []string{"guid-of-shop", "guid-of-cart", ""}},
 	} {
 		found := mergeDestinations(before, wanted, row.replaces)
 		if len(found) != len(row.want) {

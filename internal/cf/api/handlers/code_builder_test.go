@@ -37,13 +37,13 @@ func TestAnswersOfBuilders(t *testing.T) {
 		tokenFile string
 		want      int
 	}{
-		"a builder that accepts the code: accepted":              {status: http.StatusNoContent},
-		"a builder that rejects the code: UnprocessableEntity":   {status: http.StatusUnprocessableEntity, want: http.StatusUnprocessableEntity},
-		"a builder that responds with 404: ServiceUnavailable":   {status: http.StatusNotFound, want: http.StatusServiceUnavailable},
-		"a builder that fails: ServiceUnavailable":               {status: http.StatusInternalServerError, want: http.StatusServiceUnavailable},
-		"a builder that redirects: ServiceUnavailable":           {status: http.StatusTemporaryRedirect, want: http.StatusServiceUnavailable},
-		"an unreadable token file: ServiceUnavailable":           {status: http.StatusOK, tokenFile: filepath.Join(t.TempDir(), "none"), want: http.StatusServiceUnavailable},
-		"a builder that does not speak HTTP: ServiceUnavailable": {want: http.StatusServiceUnavailable},
+		"a builder that accepts the code: accepted":                {status: http.StatusNoContent},
+		"a builder that rejects the code: UnprocessableEntity":     {status: http.StatusUnprocessableEntity, want: http.StatusUnprocessableEntity},
+		"a builder that responds with 404: ServiceUnavailable":     {status: http.StatusNotFound, want: http.StatusServiceUnavailable},
+		"a builder that responds with 500: ServiceUnavailable":     {status: http.StatusInternalServerError, want: http.StatusServiceUnavailable},
+		"a builder that redirects: ServiceUnavailable":             {status: http.StatusTemporaryRedirect, want: http.StatusServiceUnavailable},
+		"an unreadable token file: ServiceUnavailable":             {status: http.StatusOK, tokenFile: filepath.Join(t.TempDir(), "none"), want: http.StatusServiceUnavailable},
+		"a builder that closes the connection: ServiceUnavailable": {want: http.StatusServiceUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

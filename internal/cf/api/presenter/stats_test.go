@@ -53,19 +53,19 @@ func TestInstances(t *testing.T) {
 			revisions: []korifiv1alpha1.RevisionStatus{{Revision: 1, Desired: 2, Ready: 1, Restorable: true}, {Revision: 2, Desired: 2, Ready: 2, Restorable: true}},
 			want:      []korifiv1alpha1.InstanceState{running, running}, settled: true,
 		},
-		"instances of a cancelled deployment are shown until the earlier revision has one": {
+		"instances of a cancelled deployment are shown until the earlier revision has an instance": {
 			app: 2, status: 2, lastStop: "1", cancelled: true, reason: korifiv1alpha1.DeployingReason,
 			revisions: []korifiv1alpha1.RevisionStatus{{Revision: 1, Restorable: true}, {Revision: 2, Desired: 2, Ready: 2, Restorable: true}},
 			want:      []korifiv1alpha1.InstanceState{running, running}, settled: true,
 		},
 		"each instance of a stopped app is down":                                            {stopped: true, want: []korifiv1alpha1.InstanceState{down, down}, settled: true},
 		"instances from before the last stop are not shown":                                 {stopped: true, app: 1, instances: all(running, running), want: []korifiv1alpha1.InstanceState{down, down}, settled: true},
-		"instances of the old revision are not shown":                                       {app: 2, status: 1, instances: all(running, running), want: []korifiv1alpha1.InstanceState{down, down}},
+		"instances of an earlier revision are not shown":                                    {app: 2, status: 1, instances: all(running, running), want: []korifiv1alpha1.InstanceState{down, down}},
 		"a process status of a newer revision than the app's is ignored":                    {app: 1, status: 2, instances: all(running, running), want: []korifiv1alpha1.InstanceState{down, down}},
 		"each instance of a process without the condition Ready is down":                    {unreported: true, instances: all(running, running), want: []korifiv1alpha1.InstanceState{down, down}},
 		"the client's wait ends when one instance runs":                                     {app: 1, status: 1, instances: all(running, starting), want: []korifiv1alpha1.InstanceState{running, starting}, settled: true},
-		"an instance whose Pod is delayed has no details":                                   {app: 1, status: 1, reason: korifiv1alpha1.WaitingForDrainReason, instances: all(starting), want: []korifiv1alpha1.InstanceState{starting, down}},
-		"an instance without a Pod has the process's message":                               {app: 1, status: 1, reason: korifiv1alpha1.DropletMissingReason, instances: all(starting), want: []korifiv1alpha1.InstanceState{starting, down}, details: "why"},
+		"an instance that waits for older Pods to terminate has no details":                 {app: 1, status: 1, reason: korifiv1alpha1.WaitingForDrainReason, instances: all(starting), want: []korifiv1alpha1.InstanceState{starting, down}},
+		"an instance without a Pod has the message of its process as details":               {app: 1, status: 1, reason: korifiv1alpha1.DropletMissingReason, instances: all(starting), want: []korifiv1alpha1.InstanceState{starting, down}, details: "why"},
 		"the client's wait ends when all instances have crashed":                            {app: 1, status: 1, instances: all(crashed, crashed), want: []korifiv1alpha1.InstanceState{crashed, crashed}, settled: true},
 		"the client's wait continues while an instance starts, even if another has crashed": {app: 1, status: 1, instances: all(crashed, starting), want: []korifiv1alpha1.InstanceState{crashed, starting}},
 		"surplus Pods are not shown":                                                        {app: 1, status: 1, instances: all(running, running, running), want: []korifiv1alpha1.InstanceState{running, running}, settled: true},
@@ -121,10 +121,10 @@ func TestStatsNameTheSlumberThatStopsAnApp(t *testing.T) {
 		details  string
 		settled  bool
 	}{
-		"a stopped app: the Slumber is reported":                          {korifiv1alpha1.StoppedReason, since, "", "the Slumber nights stops the app; asked for by ", true},
+		"an app with the reason Stopped: the Slumber is reported":         {korifiv1alpha1.StoppedReason, since, "", "the Slumber nights stops the app; asked for by ", true},
 		"an app whose instances are terminating: the Slumber is reported": {korifiv1alpha1.StoppingReason, since, "", "the Slumber nights stops the app; asked for by ", true},
-		"an app after the end of the Slumber's stop: no details":          {korifiv1alpha1.StoppedReason, since.Add(time.Hour), "", "", false},
-		"an app that the user has started temporarily: no details":        {korifiv1alpha1.StoppedReason, since, "1970-01-01T01:00:00Z", "", false},
+		"an app whose stop by the Slumber has expired: no details":        {korifiv1alpha1.StoppedReason, since.Add(time.Hour), "", "", false},
+		"an app that skips the Slumber until later: no details":           {korifiv1alpha1.StoppedReason, since, "1970-01-01T01:00:00Z", "", false},
 		"an app whose process is starting: no details":                    {korifiv1alpha1.StartingReason, since, "", "", false},
 	} {
 		app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{torporv1alpha1.SkipUntilAnnotation: test.annotate}}}

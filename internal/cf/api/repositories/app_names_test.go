@@ -50,17 +50,17 @@ func (l *liveApp) Patch(_ context.Context, app client.Object, patch client.Patch
 	return cmp.Or(err, error(k8serrors.NewForbidden(schema.GroupResource{Resource: "cfapps"}, app.GetName(), nil)))
 }
 
-// TestUpdateAppReadsTheNameFromTheAPIServer updates an app, whose name in the cache is the requested one. The API server
-// decides about the rename if the app has another name by now.
+// TestUpdateAppReadsTheNameFromTheAPIServer updates an app that is called shop in the cache. Its name in the API server
+// decides whether the update is a rename.
 func TestUpdateAppReadsTheNameFromTheAPIServer(t *testing.T) {
 	for name, row := range map[string]struct {
 		live, requested string
 		isRenamed       bool
 	}{
-		"the requested name is the current one": {"shop", "shop", false},
-		"the app has been renamed since":        {"store", "shop", true},
-		"the requested name is another one":     {"shop", "store", true},
-		"no rename is requested":                {"store", "", false},
+		"a request with the current name: no rename":              {"shop", "shop", false},
+		"a request with the former name of a renamed app: rename": {"store", "shop", true},
+		"a request with a new name: rename":                       {"shop", "store", true},
+		"a request without a name: no rename":                     {"store", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := &liveApp{app: buildApp(row.live)}

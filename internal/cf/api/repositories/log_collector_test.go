@@ -51,7 +51,7 @@ func TestLogCollectorSelectsTheLinesOfAWindow(t *testing.T) {
 	}{
 		"a limit selects the first lines":                                              {LogWindow{Until: math.MaxInt64, Limit: 3}, []string{"0", "0", "1"}},
 		"a limit in descending order selects the last lines":                           {LogWindow{Until: math.MaxInt64, Limit: 3, Descending: true}, []string{"9", "9", "8"}},
-		"two times select the lines between them":                                      {LogWindow{From: at(2), Until: at(4), Limit: 9}, []string{"2", "2", "3", "3"}},
+		"a start time and an end time select the lines between them":                   {LogWindow{From: at(2), Until: at(4), Limit: 9}, []string{"2", "2", "3", "3"}},
 		"a limit of one in descending order selects the last line before the end time": {LogWindow{Until: at(4), Limit: 1, Descending: true}, []string{"3"}},
 		"a start time after the last line selects no lines":                            {LogWindow{From: at(10), Until: math.MaxInt64, Limit: 1}, nil},
 	} {

@@ -28,9 +28,9 @@ func TestPackagesOfUnseenBuildsAreKept(t *testing.T) {
 		isStale  bool
 		packages int
 	}{
-		"the package of an observed build in use is kept":                   {func(*observation) {}, false, 6},
-		"a build in use that is missing from the cache delays the deletion": {func(o *observation) { o.Builds = nil }, true, 7},
-		"a deleted build does not delay the deletion": {func(o *observation) {
+		"the package of a build in use is kept":                                         {func(*observation) {}, false, 6},
+		"a build in use that is missing from the cache delays the deletion of packages": {func(o *observation) { o.Builds = nil }, true, 7},
+		"a deleted build does not delay the deletion of packages": {func(o *observation) {
 			o.App.Status.Restarts = []korifiv1alpha1.Restart{{Revision: 1, Droplet: "deleted"}}
 		}, false, 6},
 	} {

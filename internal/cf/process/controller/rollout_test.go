@@ -9,7 +9,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/process"
 )
 
-// A canary without steps pauses once, at one instance. A step of 1 % would be too large: ten of a thousand instances.
+// A canary without steps pauses once, at one instance. A step of 1 percent would mean ten of a thousand instances.
 func TestCanaryPausesAtItsSteps(t *testing.T) {
 	t.Parallel()
 	steps := []torporv1alpha1.CanaryStep{{InstanceWeight: 1}, {InstanceWeight: 50}}
@@ -17,7 +17,7 @@ func TestCanaryPausesAtItsSteps(t *testing.T) {
 		spec torporv1alpha1.CFDeploymentSpec
 		want process.RolloutOptions
 	}{
-		"rolling": {torporv1alpha1.CFDeploymentSpec{Strategy: torporv1alpha1.RollingDeployment}, process.RolloutOptions{}},
+		"a rolling deployment does not pause":                            {torporv1alpha1.CFDeploymentSpec{Strategy: torporv1alpha1.RollingDeployment}, process.RolloutOptions{}},
 		"a canary without steps pauses at one instance":                  {torporv1alpha1.CFDeploymentSpec{Strategy: torporv1alpha1.CanaryDeployment}, process.RolloutOptions{CanaryOfOne: true}},
 		"a canary without steps that was continued does not pause again": {torporv1alpha1.CFDeploymentSpec{Strategy: torporv1alpha1.CanaryDeployment, ContinuedSteps: 1}, process.RolloutOptions{}},
 		"a canary before its first step pauses at the first step":        {torporv1alpha1.CFDeploymentSpec{Strategy: torporv1alpha1.CanaryDeployment, Steps: steps}, process.RolloutOptions{CanaryPercent: 1}},

@@ -50,11 +50,11 @@ func TestJobThatTheCacheDoesNotHaveYetIsNotLost(t *testing.T) {
 		want              task.Action
 		fails             bool
 	}{
-		"a canceled task with a Job deletes it":        {canceled: true, owner: "own", want: task.DeleteJob},
-		"a started task with a Job continues":          {started: true, owner: "own"},
-		"a started task without its Job fails":         {started: true, owner: "own", gone: true, fails: true},
-		"a canceled task without its Job has ended":    {canceled: true, owner: "own", gone: true, fails: true},
-		"a canceled task keeps a Job of another owner": {canceled: true, owner: "another", fails: true},
+		"a canceled task with a Job in the API server deletes the Job": {canceled: true, owner: "own", want: task.DeleteJob},
+		"a started task with a Job in the API server continues":        {started: true, owner: "own"},
+		"a started task without a Job in the API server fails":         {started: true, owner: "own", gone: true, fails: true},
+		"a canceled task without a Job in the API server has ended":    {canceled: true, owner: "own", gone: true, fails: true},
+		"a canceled task does not delete a Job of another owner":       {canceled: true, owner: "another", fails: true},
 	} {
 		obj := &korifiv1alpha1.CFTask{ObjectMeta: metav1.ObjectMeta{Namespace: "space", Name: "task", UID: "own"}}
 		if obj.Spec.Canceled = row.canceled; row.started {
