@@ -135,7 +135,7 @@ func cronJobOf(schedule, more string) string {
 	return fmt.Sprintf("{kind: CronJob, metadata: {namespace: shop, name: often}, spec: {schedule: %q%s}}", schedule, more)
 }
 
-// faults returns the fixtures in which the plan must find a problem, by the code of the finding.
+// faults returns the fixtures in which the plan must find a problem, keyed by the code of the finding.
 func faults() map[string]map[string]planFixture {
 	const stop = "clusterdeployment/NAME"
 	mysql, app := "mysqlcluster/NAME --part clustering", "cfapp/NAME"
@@ -148,13 +148,13 @@ func faults() map[string]map[string]planFixture {
 		torporv1alpha1.WebhookBlocksWakeUpFinding: {
 			"a webhook for system Pods: WebhookBlocksWakeUp":                           {args: "stop " + stop, hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "pods", "{}")},
 			"a webhook for the leases of nodes: WebhookBlocksWakeUp":                   {args: "hibernate NAME", hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "leases", "{}")},
-			"resume, a webhook for Pods runs in the same cluster: WebhookBlocksWakeUp": {args: "resume NAME", hub: fixtureAsleep, cluster: webhookOf("Fail", inCluster, "pods", "{matchLabels: {kubernetes.io/metadata.name: policy}}")},
+			"a webhook for Pods that runs in the resumed cluster: WebhookBlocksWakeUp": {args: "resume NAME", hub: fixtureAsleep, cluster: webhookOf("Fail", inCluster, "pods", "{matchLabels: {kubernetes.io/metadata.name: policy}}")},
 			"a webhook for the approval of certificate requests: WebhookBlocksWakeUp":  {args: stop, hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "certificatesigningrequests/approval", "{}")},
 			"a webhook for all resources, including nodes: WebhookBlocksWakeUp":        {args: stop, hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "'*/*'", "{matchLabels: {team: a}}")},
 		},
 		torporv1alpha1.ClusterUpgradingFinding: {
-			"OpenShift is being upgraded: ClusterUpgrading":       {args: stop, hub: fixtureCluster, cluster: conditionOf("config.openshift.io/v1", "ClusterVersion", "Progressing")},
-			"nodes of a pool are being updated: ClusterUpgrading": {args: stop, hub: fixtureCluster, cluster: conditionOf("machineconfiguration.openshift.io/v1", "MachineConfigPool", "Updating")},
+			"an OpenShift cluster that is being upgraded: ClusterUpgrading": {args: stop, hub: fixtureCluster, cluster: conditionOf("config.openshift.io/v1", "ClusterVersion", "Progressing")},
+			"a MachineConfigPool that is being updated: ClusterUpgrading":   {args: stop, hub: fixtureCluster, cluster: conditionOf("machineconfiguration.openshift.io/v1", "MachineConfigPool", "Updating")},
 		},
 		torporv1alpha1.KarpenterReplacesNodesFinding: {
 			"a NodeClaim of Karpenter: KarpenterReplacesNodes": {args: stop, hub: fixtureCluster, cluster: "{apiVersion: karpenter.sh/v1, kind: NodeClaim, metadata: {name: default-x7k2p}}"},
@@ -166,9 +166,9 @@ func faults() map[string]map[string]planFixture {
 			"a quota whose use exceeds its limit: QuotaExceeded": {args: stop, hub: fixtureCluster, machines: []actuator.Machine{{ID: "i-1", State: actuator.Running, ExceededQuotas: []string{"europe-west3/N2_CPUS"}}}},
 		},
 		torporv1alpha1.HealthCheckReplacesMachinesFinding: {
-			"a MachineHealthCheck of OpenShift: HealthCheckReplacesMachines":   {args: stop, hub: fixtureCluster, cluster: healthCheckOf("machine.openshift.io/v1beta1", "{}")},
-			"a MachineHealthCheck of Cluster API: HealthCheckReplacesMachines": {args: stop, hub: fixtureCluster, cluster: healthCheckOf("cluster.x-k8s.io/v1beta1", "{}")},
-			"a MachineHealthCheck of v1beta2: HealthCheckReplacesMachines":     {args: stop, hub: fixtureCluster, cluster: healthCheckOf("cluster.x-k8s.io/v1beta2", "{}")},
+			"a MachineHealthCheck of OpenShift: HealthCheckReplacesMachines":           {args: stop, hub: fixtureCluster, cluster: healthCheckOf("machine.openshift.io/v1beta1", "{}")},
+			"a MachineHealthCheck of Cluster API: HealthCheckReplacesMachines":         {args: stop, hub: fixtureCluster, cluster: healthCheckOf("cluster.x-k8s.io/v1beta1", "{}")},
+			"a MachineHealthCheck of Cluster API v1beta2: HealthCheckReplacesMachines": {args: stop, hub: fixtureCluster, cluster: healthCheckOf("cluster.x-k8s.io/v1beta2", "{}")},
 		},
 		torporv1alpha1.AutoscalerAddsMachinesFinding: {
 			"a MachineAutoscaler and a ClusterAutoscaler: AutoscalerAddsMachines": {args: stop, hub: fixtureCluster, cluster: fixtureClusterAutoscaler + "---\n" + fixtureMachineAutoscaler},
@@ -178,12 +178,12 @@ func faults() map[string]map[string]planFixture {
 			"a PodDisruptionBudget that allows no disruption: EvictionForbidden": {args: stop, hub: fixtureCluster, cluster: "{kind: PodDisruptionBudget, metadata: {namespace: shop, name: b}, status: {expectedPods: 1, disruptionsAllowed: 0}}"},
 		},
 		torporv1alpha1.CronJobsMissStartsFinding: {
-			"a CronJob every minute over a night: CronJobsMissStarts": {args: stop + " --until 10h", hub: fixtureCluster, cluster: cronJobOf("* * * * *", "")},
-			"a CronJob as the stopped object: CronJobsMissStarts":     {args: "cronjob/NAME --until 10h", hub: strings.Replace(fixtureCronJob, "@daily", "* * * * *", 1)},
-			"an hourly CronJob over a week: CronJobsMissStarts":       {args: stop + " --until 168h", hub: fixtureCluster, cluster: cronJobOf("@hourly", "")},
+			"a stop for a night with a CronJob for every minute: CronJobsMissStarts": {args: stop + " --until 10h", hub: fixtureCluster, cluster: cronJobOf("* * * * *", "")},
+			"a stop of a CronJob for every minute: CronJobsMissStarts":               {args: "cronjob/NAME --until 10h", hub: strings.Replace(fixtureCronJob, "@daily", "* * * * *", 1)},
+			"a stop for a week with an hourly CronJob: CronJobsMissStarts":           {args: stop + " --until 168h", hub: fixtureCluster, cluster: cronJobOf("@hourly", "")},
 		},
 		torporv1alpha1.VolumesLocalFinding: {
-			"a volume on the disk of a machine: VolumesLocal": {args: stop, hub: fixtureCluster, cluster: "{kind: PersistentVolume, metadata: {name: pv}, spec: {local: {path: /d}, claimRef: {namespace: shop, name: data}}, status: {phase: Bound}}"},
+			"a bound volume on the disk of a machine: VolumesLocal": {args: stop, hub: fixtureCluster, cluster: "{kind: PersistentVolume, metadata: {name: pv}, spec: {local: {path: /d}, claimRef: {namespace: shop, name: data}}, status: {phase: Bound}}"},
 		},
 		torporv1alpha1.VolumesNotDetachableFinding: {
 			"a volume that could not be detached: VolumesNotDetachable": {args: stop, hub: fixtureCluster, cluster: "{kind: VolumeAttachment, metadata: {name: csi-1}, status: {detachError: {message: refused}}}"},
@@ -205,19 +205,19 @@ func faults() map[string]map[string]planFixture {
 			"a namespace that waits for its finalizers: FinalizersPending": {args: stop, hub: fixtureCluster, cluster: `{kind: Namespace, metadata: {name: old, deletionTimestamp: "2026-01-01T00:00:00Z"}}`},
 		},
 		torporv1alpha1.NoControllerFinding: {
-			"a Deployment without the feature workloads: NoController":     {args: "deployment/NAME", hub: fixtureDeployment, controllers: "hibernation,sync"},
-			"a cluster without its controller: NoController":               {args: stop, hub: fixtureCluster, controllers: "workloads"},
-			"the resume of a cluster without its controller: NoController": {args: "resume NAME", hub: fixtureAsleep, controllers: "workloads"},
-			"a MySQLCluster without provisioning: NoController":            {args: "mysqlcluster/NAME --part reconciliation", hub: fixtureMySQL, controllers: "clustering"},
-			"an app without its controllers: NoController":                 {args: app, hub: fixtureApp, controllers: "hibernation"},
-			"a cluster in an unwatched namespace: NoController":            {args: stop, hub: fixtureCluster, controllers: "hibernation", namespaces: "team-a,team-b"},
+			"a Deployment whose manager lacks the feature workloads: NoController": {args: "deployment/NAME", hub: fixtureDeployment, controllers: "hibernation,sync"},
+			"a cluster whose controller does not run: NoController":                {args: stop, hub: fixtureCluster, controllers: "workloads"},
+			"the resume of a cluster whose controller does not run: NoController":  {args: "resume NAME", hub: fixtureAsleep, controllers: "workloads"},
+			"a MySQLCluster whose provisioning does not run: NoController":         {args: "mysqlcluster/NAME --part reconciliation", hub: fixtureMySQL, controllers: "clustering"},
+			"an app whose controllers do not run: NoController":                    {args: app, hub: fixtureApp, controllers: "hibernation"},
+			"a cluster in an unwatched namespace: NoController":                    {args: stop, hub: fixtureCluster, controllers: "hibernation", namespaces: "team-a,team-b"},
 		},
 		torporv1alpha1.HibernationUnsupportedFinding: {
-			"a version that is too old: HibernationUnsupported":       {args: stop, hub: running + "\n  conditions: [{type: Hibernating, status: \"False\", reason: Unsupported, message: too old, lastTransitionTime: \"2026-01-01T00:00:00Z\"}]\n"},
-			"a cluster that is not installed: HibernationUnsupported": {args: stop, hub: strings.Replace(fixtureCluster, "installed: true", "installed: false", 1)},
-			"a platform without an actuator: HibernationUnsupported":  {args: stop, hub: running + "\n  conditions: [{type: HibernationPossible, status: \"False\", reason: HibernationUnsupported, message: no actuator, lastTransitionTime: \"2026-01-01T00:00:00Z\"}]\n"},
-			"machines that belong to a group: HibernationUnsupported": {args: stop, hub: running + "\n  conditions: [{type: HibernationPossible, status: \"False\", reason: HibernationUnsupported, message: found machines of the group a, lastTransitionTime: \"2026-01-01T00:00:00Z\"}]\n"},
-			"a spec that lacks its infraID: HibernationUnsupported":   {args: stop, hub: running + "\n  conditions: [{type: Hibernating, status: Unknown, reason: InvalidSpec, message: no infraID, lastTransitionTime: \"2026-01-01T00:00:00Z\"}]\n"},
+			"a cluster whose version is too old: HibernationUnsupported":       {args: stop, hub: running + "\n  conditions: [{type: Hibernating, status: \"False\", reason: Unsupported, message: too old, lastTransitionTime: \"2026-01-01T00:00:00Z\"}]\n"},
+			"a cluster that is not installed: HibernationUnsupported":          {args: stop, hub: strings.Replace(fixtureCluster, "installed: true", "installed: false", 1)},
+			"a cluster whose platform has no actuator: HibernationUnsupported": {args: stop, hub: running + "\n  conditions: [{type: HibernationPossible, status: \"False\", reason: HibernationUnsupported, message: no actuator, lastTransitionTime: \"2026-01-01T00:00:00Z\"}]\n"},
+			"a cluster with machines of a group: HibernationUnsupported":       {args: stop, hub: running + "\n  conditions: [{type: HibernationPossible, status: \"False\", reason: HibernationUnsupported, message: found machines of the group a, lastTransitionTime: \"2026-01-01T00:00:00Z\"}]\n"},
+			"a cluster without an infraID: HibernationUnsupported":             {args: stop, hub: running + "\n  conditions: [{type: Hibernating, status: Unknown, reason: InvalidSpec, message: no infraID, lastTransitionTime: \"2026-01-01T00:00:00Z\"}]\n"},
 		},
 		torporv1alpha1.PausedFinding: {
 			"a cluster with management of its machines disabled: Paused": {args: stop, hub: strings.Replace(fixtureCluster, "{name: NAME}", "{name: NAME, annotations: {hive.openshift.io/infra-disabled: 'true'}}", 1)},
@@ -232,33 +232,33 @@ func faults() map[string]map[string]planFixture {
 			"an autoscaler that scales from zero: StopRefused":       {args: "deployment/NAME", hub: fixtureDeployment + strings.Replace(fixtureAutoscaler, "{name: NAME}", "{name: NAME, ownerReferences: [{apiVersion: keda.sh/v1alpha1, kind: ScaledObject, name: NAME, uid: 1-2, controller: true}]}", 1)},
 		},
 		torporv1alpha1.UntilInvalidFinding: {
-			"a malformed end: UntilInvalid":                   {args: stop, hub: strings.Replace(fixtureCluster, "{name: NAME}", "{name: NAME, annotations: {torpor.dev/until: tomorrow}}", 1)},
-			"an end left by an earlier stop: UntilInvalid":    {args: app, hub: strings.Replace(fixtureApp, "{name: NAME}", "{name: NAME, annotations: {torpor.dev/until: '2020-01-01T00:00:00Z'}}", 1)},
-			"a malformed end of a current stop: UntilInvalid": {args: stop, hub: strings.Replace(fixtureAsleep, "requested: true", "requested: true, requestedUntil: tomorrow", 1)},
+			"a malformed end in torpor.dev/until: UntilInvalid": {args: stop, hub: strings.Replace(fixtureCluster, "{name: NAME}", "{name: NAME, annotations: {torpor.dev/until: tomorrow}}", 1)},
+			"a past end of an earlier stop: UntilInvalid":       {args: app, hub: strings.Replace(fixtureApp, "{name: NAME}", "{name: NAME, annotations: {torpor.dev/until: '2020-01-01T00:00:00Z'}}", 1)},
+			"a malformed end of a current stop: UntilInvalid":   {args: stop, hub: strings.Replace(fixtureAsleep, "requested: true", "requested: true, requestedUntil: tomorrow", 1)},
 		},
 		torporv1alpha1.SlumberGoesOnFinding: {
-			"a Slumber stops the cluster for longer: SlumberGoesOn": {args: stop + " --until 1h", hub: running + scheduled},
+			"a Slumber that stops the cluster beyond the planned end: SlumberGoesOn": {args: stop + " --until 1h", hub: running + scheduled},
 		},
 		torporv1alpha1.StoppedBySlumberFinding: {
-			"a start while a Slumber stops the cluster: StoppedBySlumber": {args: "start " + stop, hub: running + scheduled},
-			"the start of an app that a Slumber stops: StoppedBySlumber":  {args: "start " + app, hub: strings.Replace(fixtureApp, "status: {", "status: {scheduledStops: [{slumber: nights, stops: [{since: \"2026-01-02T00:00:00Z\", requested: true}]}], ", 1)},
+			"the start of a cluster that a Slumber stops: StoppedBySlumber": {args: "start " + stop, hub: running + scheduled},
+			"the start of an app that a Slumber stops: StoppedBySlumber":    {args: "start " + app, hub: strings.Replace(fixtureApp, "status: {", "status: {scheduledStops: [{slumber: nights, stops: [{since: \"2026-01-02T00:00:00Z\", requested: true}]}], ", 1)},
 		},
 		torporv1alpha1.BeingDeletedFinding: {
 			"a cluster that is being deleted: BeingDeleted": {args: stop, hub: strings.Replace(fixtureCluster, "{name: NAME}", "{name: NAME, finalizers: [example.com/keep]}", 1), isDeleted: true},
 		},
 		torporv1alpha1.BackupDueFinding: {
-			"a backup in ten minutes: BackupDue": {args: mysql + " --until 1h", hub: backup},
+			"a backup due in ten minutes: BackupDue": {args: mysql + " --until 1h", hub: backup},
 		},
 		torporv1alpha1.NotHealthyFinding: {
-			"a replica that does not follow: NotHealthy": {args: mysql, hub: fixtureMySQL + "status: {conditions: [{type: Healthy, status: \"False\", reason: Degraded, message: instance 2 does not follow, lastTransitionTime: \"2026-01-01T00:00:00Z\"}]}\n"},
-			"an app that cannot be placed: NotHealthy":   {args: app, hub: strings.Replace(fixtureApp, "draining: 0}", "draining: 0}, conditions: [{type: Ready, status: \"False\", reason: Blocked, message: no node has room, lastTransitionTime: \"2026-01-01T00:00:00Z\"}]", 1)},
+			"a replica that does not follow: NotHealthy":        {args: mysql, hub: fixtureMySQL + "status: {conditions: [{type: Healthy, status: \"False\", reason: Degraded, message: instance 2 does not follow, lastTransitionTime: \"2026-01-01T00:00:00Z\"}]}\n"},
+			"an app whose instances fit on no node: NotHealthy": {args: app, hub: strings.Replace(fixtureApp, "draining: 0}", "draining: 0}, conditions: [{type: Ready, status: \"False\", reason: Blocked, message: no node has room, lastTransitionTime: \"2026-01-01T00:00:00Z\"}]", 1)},
 		},
 		torporv1alpha1.StartRefusedFinding: {
 			"a start that would lose transactions: StartRefused": {args: "start " + mysql, hub: fixtureMySQL + "status: {pause: {startFindings: [{severity: refuse, message: instance 1 has transactions of its own, remedy: clone it}]}}\n"},
 			"an app that was never pushed: StartRefused":         {args: "start " + app, hub: strings.Replace(strings.Replace(fixtureApp, ", currentDropletRef: {name: build}", "", 1), "STARTED", "STOPPED", 1)},
 		},
 		torporv1alpha1.DeploymentUnderwayFinding: {
-			"a deployment in progress: DeploymentUnderway": {args: app, hub: deployment},
+			"an app with a deployment in progress: DeploymentUnderway": {args: app, hub: deployment},
 		},
 	}
 }
@@ -286,8 +286,8 @@ func cleanFixtures() map[string]planFixture {
 		"a webhook for Deployments: no finding":                                     {args: stop, hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "deployments", "{}")},
 		"a PodDisruptionBudget that allows a disruption: no finding":                {args: stop, hub: fixtureCluster, cluster: "{kind: PodDisruptionBudget, metadata: {namespace: shop, name: b}, status: {expectedPods: 3, disruptionsAllowed: 1}}"},
 		"a suspended CronJob: no finding":                                           {args: stop + " --until 10h", hub: fixtureCluster, cluster: cronJobOf("* * * * *", ", suspend: true")},
-		"a CronJob every minute for an hour: no finding":                            {args: stop + " --until 1h", hub: fixtureCluster, cluster: cronJobOf("* * * * *", "")},
-		"an hourly CronJob over a night: no finding":                                {args: stop + " --until 10h", hub: fixtureCluster, cluster: cronJobOf("@hourly", "")},
+		"a stop for an hour with a CronJob for every minute: no finding":            {args: stop + " --until 1h", hub: fixtureCluster, cluster: cronJobOf("* * * * *", "")},
+		"a stop for a night with an hourly CronJob: no finding":                     {args: stop + " --until 10h", hub: fixtureCluster, cluster: cronJobOf("@hourly", "")},
 		"a CronJob with a starting deadline: no finding":                            {args: stop + " --until 10h", hub: fixtureCluster, cluster: cronJobOf("* * * * *", ", startingDeadlineSeconds: 300")},
 		"a paused MachineHealthCheck: no finding":                                   {args: stop, hub: fixtureCluster, cluster: healthCheckOf("machine.openshift.io/v1beta1", "{cluster.x-k8s.io/paused: ''}")},
 		"a MachineAutoscaler without a ClusterAutoscaler: no finding":               {args: stop, hub: fixtureCluster, cluster: fixtureMachineAutoscaler},
@@ -296,19 +296,19 @@ func cleanFixtures() map[string]planFixture {
 		"a local volume without a claim: no finding":                                {args: stop, hub: fixtureCluster, cluster: "{kind: PersistentVolume, metadata: {name: pv}, spec: {local: {path: /d}}, status: {phase: Available}}"},
 		"an attached volume: no finding":                                            {args: stop, hub: fixtureCluster, cluster: "{kind: VolumeAttachment, metadata: {name: csi-1}, status: {attached: true}}"},
 		"an OpenShift cluster that is years old: no finding":                        {args: stop, hub: fixtureCluster, cluster: "{kind: Namespace, metadata: {name: openshift-cluster-version}}"},
-		"an end in the future: no finding":                                          {args: stop, hub: strings.Replace(fixtureCluster, "{name: NAME}", "{name: NAME, annotations: {torpor.dev/until: 8h}}", 1)},
+		"a future end in torpor.dev/until: no finding":                              {args: stop, hub: strings.Replace(fixtureCluster, "{name: NAME}", "{name: NAME, annotations: {torpor.dev/until: 8h}}", 1)},
 		"a malformed end that the planned end replaces: no finding":                 {args: stop + " --until 8h", hub: strings.Replace(fixtureCluster, "{name: NAME}", "{name: NAME, annotations: {torpor.dev/until: tomorrow}}", 1)},
 		"a pause annotation with the value false: no finding":                       {args: stop, hub: strings.Replace(fixtureCluster, "{name: NAME}", "{name: NAME, annotations: {hive.openshift.io/powerstate-pause: 'false'}}", 1)},
 		"a Slumber whose stop has expired: no finding":                              {args: stop + " --until 1h", hub: running + scheduled},
 		"a healthy MySQLCluster: no finding":                                        {args: mysql, hub: fixtureMySQL + "status: {conditions: [{type: Healthy, status: \"True\", reason: Healthy, message: fine, lastTransitionTime: \"2026-01-01T00:00:00Z\"}]}\n"},
 		"a backup after the planned stop: no finding":                               {args: "mysqlcluster/NAME --part reconciliation --until 1h", hub: weekly},
-		"a start with only a warning of the manager: no finding":                    {args: "start " + mysql, hub: fixtureMySQL + "status: {pause: {startFindings: [{severity: warn, message: a replica is behind, remedy: wait}]}}\n"},
+		"a start about which the manager only warns: no finding":                    {args: "start " + mysql, hub: fixtureMySQL + "status: {pause: {startFindings: [{severity: warn, message: a replica is behind, remedy: wait}]}}\n"},
 		"an app that runs: no finding":                                              {args: app, hub: fixtureApp},
-		"an app that is started again: no finding":                                  {args: "start " + app, hub: strings.Replace(fixtureApp, "STARTED", "STOPPED", 1)},
-		"a Deployment: no finding":                                                  {args: "deployment/NAME --until 8h", hub: fixtureDeployment},
+		"the start of a stopped app: no finding":                                    {args: "start " + app, hub: strings.Replace(fixtureApp, "STARTED", "STOPPED", 1)},
+		"a Deployment without an autoscaler: no finding":                            {args: "deployment/NAME --until 8h", hub: fixtureDeployment},
 		"a Deployment with an autoscaler that does not scale from zero: no finding": {args: "deployment/NAME", hub: fixtureDeployment + fixtureAutoscaler},
-		"a daily CronJob: no finding":                                               {args: "cronjob/NAME --until 60h", hub: fixtureCronJob},
-		"a finished deployment: no finding":                                         {args: app, hub: finished},
+		"a stop of a daily CronJob: no finding":                                     {args: "cronjob/NAME --until 60h", hub: fixtureCronJob},
+		"an app with a finished deployment: no finding":                             {args: app, hub: finished},
 	}
 }
 

@@ -43,43 +43,43 @@ func TestDescribe(t *testing.T) {
 		row  int
 		want string
 	}{
-		"a cluster without a status: shown as unknown":                                             {newCluster("", "", nil), 0, `machines unknown - false -`},
-		"a cluster that hibernates: shown as Hibernating":                                          {newCluster(hivev1.PowerStateHibernating, "Hibernating", nil, held), 0, `machines Hibernating alice true kubectl torpor start -n ns clusterdeployment/x`},
-		"a hibernation with an end: shown as Hibernating":                                          {newCluster(hivev1.PowerStateHibernating, "Hibernating", nil, timed), 0, `machines Hibernating alice true starts by itself`},
-		"a hibernation that has ended: shown as Running":                                           {newCluster(hivev1.PowerStateHibernating, "Running", nil, over), 0, `machines Running torpor.dev/until false -`},
-		"a cluster resumed by a user: shown as Running":                                            {newCluster(hivev1.PowerStateRunning, "Running", nil, ended), 0, `machines Running bob false -`},
-		"a stop that no controller has seen: shown as Running":                                     {newCluster(hivev1.PowerStateHibernating, "Running", nil, ended), 0, `machines Running - true kubectl torpor start -n ns clusterdeployment/x`},
-		"a start that no controller has seen: shown as Hibernating":                                {newCluster(hivev1.PowerStateRunning, "Hibernating", nil, held), 0, `machines Hibernating - false -`},
-		"a hibernation by hibernateAfter: shown as Hibernating":                                    {newCluster("", "Hibernating", &hivev1.HibernationRecord{SleepStartedAt: at, RequestedBy: "hibernateAfter", PowerStateBefore: new(hivev1.PowerState(""))}), 0, `machines Hibernating hibernateAfter true resumes when the annotation torpor.dev/resume-requested-at has a later time, in RFC 3339`},
-		"a cluster that is stuck: shown as FailedToStop":                                           {withCondition(newCluster(hivev1.PowerStateHibernating, "FailedToStop", nil, held), hivev1.ClusterStalledCondition, "FailedToStop"), 0, `machines FailedToStop alice true it is stuck: said`},
-		"a hibernation with a malformed end: shown as Hibernating":                                 {newCluster(hivev1.PowerStateHibernating, "Hibernating", nil, malformed), 0, `machines Hibernating alice true torpor.dev/until is ignored: expected a time such as 2026-11-20T22:00:00Z or a duration such as 8h, found "tomorrow"; correct or remove it`},
-		"an app that stops: shown as stopping":                                                     {newApp(korifiv1alpha1.StoppedState, korifiv1alpha1.RunningReason, held), 0, `app stopping alice true kubectl torpor start -n ns cfapp/x`},
-		"an app that is stopped: shown as stopped":                                                 {newApp(korifiv1alpha1.StoppedState, korifiv1alpha1.StoppedReason, timed), 0, `app stopped alice true starts by itself`},
-		"an app that starts: shown as starting":                                                    {newApp(korifiv1alpha1.StartedState, korifiv1alpha1.StoppedReason, ended), 0, `app starting bob false -`},
-		"an app that runs: shown as running":                                                       {newApp(korifiv1alpha1.StartedState, korifiv1alpha1.RunningReason), 0, `app running - false -`},
-		"an app with the condition Blocked: shown as starting":                                     {newApp(korifiv1alpha1.StartedState, korifiv1alpha1.BlockedReason), 0, `app starting - false it is stuck: said`},
-		"a MySQLCluster whose clustering is requested to stop: shown as stopping":                  {newMySQL(mocov1beta2.ClusteringStoppedAnnotation, "true", held), 0, `clustering stopping alice true -`},
-		"reconciliation of a MySQLCluster whose clustering is requested to stop: shown as unknown": {newMySQL(mocov1beta2.ClusteringStoppedAnnotation, "true", held), 1, `reconciliation unknown - false -`},
-		"clustering with an annotation value that stops nothing: shown as unknown":                 {newMySQL(mocov1beta2.ClusteringStoppedAnnotation, "yes"), 0, `clustering unknown - false moco.cybozu.com/clustering-stopped="yes" stops nothing; remove it: kubectl moco start -n ns clustering x`},
-		"an empty list stops no instance: shown as running":                                        {newMySQL(mocov1beta2.StoppedInstancesAnnotation, "[]"), 2, `instances running - false -`},
-		"a malformed list stops no instance: shown as running":                                     {newMySQL(mocov1beta2.StoppedInstancesAnnotation, "1,2"), 2, `instances running - false -`},
-		"instances whose clustering is stopped: shown as stopped":                                  {newMySQL(mocov1beta2.StoppedInstancesAnnotation, "[1,2]"), 2, `instances stopped - true kubectl annotate -n ns mysqlcluster x moco.cybozu.com/clustering-stopped-instances-`},
-		"a Deployment that runs: shown as running":                                                 {newDeployment(t, 3, 3), 0, `replicas running - false -`},
-		"a Deployment scaled to zero by a user: shown as stopped":                                  {newDeployment(t, 0, 0), 0, `replicas stopped - false -`},
-		"a Deployment that is stopped: shown as stopped":                                           {keepStopped(newDeployment(t, 0, 0, held)), 0, `replicas stopped alice true kubectl torpor start -n ns deployment/x`},
-		"a stopped Deployment with Pods that have not ended: shown as stopping":                    {keepStopped(newDeployment(t, 0, 2, timed)), 0, `replicas stopping alice true starts by itself`},
-		"a Deployment started by a user: shown as starting":                                        {newDeployment(t, 3, 1, ended), 0, `replicas starting bob false -`},
-		"a stop of a Deployment that no manager has seen: shown as stopping":                       {askToStop(newDeployment(t, 3, 3, ended)), 0, `replicas stopping - true waits for a manager with the feature workloads`},
-		"a start of a Deployment that no manager has seen: shown as starting":                      {annotateObject(keepStopped(newDeployment(t, 0, 0, held)), torporv1alpha1.StoppedAnnotation, "false"), 0, `replicas starting - false -`},
-		"a Deployment whose stop is refused: shown as stopping":                                    {annotateObject(askToStop(newDeployment(t, 3, 3, held)), torporv1alpha1.StopRefusedAnnotation, "said"), 0, `replicas stopping alice true it is stuck: said`},
-		"a Deployment that a Slumber stops: shown as stopped":                                      {annotateObject(withRestore(newDeployment(t, 0, 0)), torporv1alpha1.SlumberAnnotationPrefix+"nights", nightly), 0, `replicas stopped Slumber nights true kubectl torpor skip -n ns deployment/x`},
-		"a Deployment that a user scaled during a Slumber's stop: shown as running":                {annotateObject(annotateObject(newDeployment(t, 3, 3), torporv1alpha1.SlumberAnnotationPrefix+"nights", nightly), torporv1alpha1.ResumedAnnotation, "2026-01-01T01:00:00Z unknown (field manager kubectl-scale)"), 0, `replicas running unknown (field manager kubectl-scale) false -`},
-		"a Deployment without other stops that a Slumber started: shown as running":                {annotateObject(newDeployment(t, 3, 3), torporv1alpha1.SlumberAnnotationPrefix+"nights", slept), 0, `replicas running Slumber nights false -`},
-		"a Deployment that a user started, and later a Slumber: shown as running":                  {annotateObject(newDeployment(t, 3, 3, earlier), torporv1alpha1.SlumberAnnotationPrefix+"nights", slept), 0, `replicas running Slumber nights false -`},
-		"a Deployment that a Slumber started, and later a user: shown as running":                  {annotateObject(newDeployment(t, 3, 3, ended), torporv1alpha1.SlumberAnnotationPrefix+"nights", slept), 0, `replicas running bob false -`},
-		"a manual start after a Slumber's stop that no manager has seen: shown as starting":        {annotateObject(annotateObject(keepStopped(newDeployment(t, 0, 0, held)), torporv1alpha1.SlumberAnnotationPrefix+"nights", slept), torporv1alpha1.StoppedAnnotation, "false"), 0, `replicas starting - false -`},
-		"an app that a Slumber started: shown as running":                                          {withAnnotation(newApp(korifiv1alpha1.StartedState, korifiv1alpha1.RunningReason), torporv1alpha1.SlumberAnnotationPrefix+"nights", slept), 0, `app running Slumber nights false -`},
-		"a MySQLCluster whose stop of clustering has just expired: shown as stopping":              {newMySQL(mocov1beta2.ClusteringStoppedAnnotation, "true", over), 0, `clustering stopping torpor.dev/until false -`},
+		"a cluster without a status: shown as unknown":                                                      {newCluster("", "", nil), 0, `machines unknown - false -`},
+		"a cluster that hibernates: shown as Hibernating":                                                   {newCluster(hivev1.PowerStateHibernating, "Hibernating", nil, held), 0, `machines Hibernating alice true kubectl torpor start -n ns clusterdeployment/x`},
+		"a hibernation with an end: shown as Hibernating":                                                   {newCluster(hivev1.PowerStateHibernating, "Hibernating", nil, timed), 0, `machines Hibernating alice true starts by itself`},
+		"a hibernation whose end has passed: shown as Running":                                              {newCluster(hivev1.PowerStateHibernating, "Running", nil, over), 0, `machines Running torpor.dev/until false -`},
+		"a cluster resumed by a user: shown as Running":                                                     {newCluster(hivev1.PowerStateRunning, "Running", nil, ended), 0, `machines Running bob false -`},
+		"a cluster whose requested stop no controller has observed: shown as Running":                       {newCluster(hivev1.PowerStateHibernating, "Running", nil, ended), 0, `machines Running - true kubectl torpor start -n ns clusterdeployment/x`},
+		"a cluster whose requested start no controller has observed: shown as Hibernating":                  {newCluster(hivev1.PowerStateRunning, "Hibernating", nil, held), 0, `machines Hibernating - false -`},
+		"a hibernation by hibernateAfter: shown as Hibernating":                                             {newCluster("", "Hibernating", &hivev1.HibernationRecord{SleepStartedAt: at, RequestedBy: "hibernateAfter", PowerStateBefore: new(hivev1.PowerState(""))}), 0, `machines Hibernating hibernateAfter true resumes when the annotation torpor.dev/resume-requested-at has a later time, in RFC 3339`},
+		"a cluster that is stuck: shown as FailedToStop":                                                    {withCondition(newCluster(hivev1.PowerStateHibernating, "FailedToStop", nil, held), hivev1.ClusterStalledCondition, "FailedToStop"), 0, `machines FailedToStop alice true it is stuck: said`},
+		"a hibernation with a malformed end: shown as Hibernating":                                          {newCluster(hivev1.PowerStateHibernating, "Hibernating", nil, malformed), 0, `machines Hibernating alice true torpor.dev/until is ignored: expected a time such as 2026-11-20T22:00:00Z or a duration such as 8h, found "tomorrow"; correct or remove it`},
+		"an app that stops: shown as stopping":                                                              {newApp(korifiv1alpha1.StoppedState, korifiv1alpha1.RunningReason, held), 0, `app stopping alice true kubectl torpor start -n ns cfapp/x`},
+		"an app that is stopped: shown as stopped":                                                          {newApp(korifiv1alpha1.StoppedState, korifiv1alpha1.StoppedReason, timed), 0, `app stopped alice true starts by itself`},
+		"an app that starts: shown as starting":                                                             {newApp(korifiv1alpha1.StartedState, korifiv1alpha1.StoppedReason, ended), 0, `app starting bob false -`},
+		"an app that runs: shown as running":                                                                {newApp(korifiv1alpha1.StartedState, korifiv1alpha1.RunningReason), 0, `app running - false -`},
+		"an app with the condition Blocked: shown as starting":                                              {newApp(korifiv1alpha1.StartedState, korifiv1alpha1.BlockedReason), 0, `app starting - false it is stuck: said`},
+		"a MySQLCluster whose clustering is requested to stop: shown as stopping":                           {newMySQL(mocov1beta2.ClusteringStoppedAnnotation, "true", held), 0, `clustering stopping alice true -`},
+		"reconciliation of a MySQLCluster whose clustering is requested to stop: shown as unknown":          {newMySQL(mocov1beta2.ClusteringStoppedAnnotation, "true", held), 1, `reconciliation unknown - false -`},
+		"clustering with an annotation value that stops nothing: shown as unknown":                          {newMySQL(mocov1beta2.ClusteringStoppedAnnotation, "yes"), 0, `clustering unknown - false moco.cybozu.com/clustering-stopped="yes" stops nothing; remove it: kubectl moco start -n ns clustering x`},
+		"an empty list of stopped instances: instances shown as running":                                    {newMySQL(mocov1beta2.StoppedInstancesAnnotation, "[]"), 2, `instances running - false -`},
+		"a malformed list of stopped instances: instances shown as running":                                 {newMySQL(mocov1beta2.StoppedInstancesAnnotation, "1,2"), 2, `instances running - false -`},
+		"instances whose clustering is stopped: shown as stopped":                                           {newMySQL(mocov1beta2.StoppedInstancesAnnotation, "[1,2]"), 2, `instances stopped - true kubectl annotate -n ns mysqlcluster x moco.cybozu.com/clustering-stopped-instances-`},
+		"a Deployment that runs: shown as running":                                                          {newDeployment(t, 3, 3), 0, `replicas running - false -`},
+		"a Deployment scaled to zero by a user: shown as stopped":                                           {newDeployment(t, 0, 0), 0, `replicas stopped - false -`},
+		"a Deployment that is stopped: shown as stopped":                                                    {keepStopped(newDeployment(t, 0, 0, held)), 0, `replicas stopped alice true kubectl torpor start -n ns deployment/x`},
+		"a stopped Deployment with Pods that have not ended: shown as stopping":                             {keepStopped(newDeployment(t, 0, 2, timed)), 0, `replicas stopping alice true starts by itself`},
+		"a Deployment started by a user: shown as starting":                                                 {newDeployment(t, 3, 1, ended), 0, `replicas starting bob false -`},
+		"a Deployment whose requested stop no manager has observed: shown as stopping":                      {askToStop(newDeployment(t, 3, 3, ended)), 0, `replicas stopping - true waits for a manager with the feature workloads`},
+		"a Deployment whose requested start no manager has observed: shown as starting":                     {annotateObject(keepStopped(newDeployment(t, 0, 0, held)), torporv1alpha1.StoppedAnnotation, "false"), 0, `replicas starting - false -`},
+		"a Deployment whose stop is refused: shown as stopping":                                             {annotateObject(askToStop(newDeployment(t, 3, 3, held)), torporv1alpha1.StopRefusedAnnotation, "said"), 0, `replicas stopping alice true it is stuck: said`},
+		"a Deployment that a Slumber stops: shown as stopped":                                               {annotateObject(withRestore(newDeployment(t, 0, 0)), torporv1alpha1.SlumberAnnotationPrefix+"nights", nightly), 0, `replicas stopped Slumber nights true kubectl torpor skip -n ns deployment/x`},
+		"a Deployment that a user scaled during a Slumber's stop: shown as running by the user":             {annotateObject(annotateObject(newDeployment(t, 3, 3), torporv1alpha1.SlumberAnnotationPrefix+"nights", nightly), torporv1alpha1.ResumedAnnotation, "2026-01-01T01:00:00Z unknown (field manager kubectl-scale)"), 0, `replicas running unknown (field manager kubectl-scale) false -`},
+		"a Deployment that only a Slumber has stopped and started: shown as running by the Slumber":         {annotateObject(newDeployment(t, 3, 3), torporv1alpha1.SlumberAnnotationPrefix+"nights", slept), 0, `replicas running Slumber nights false -`},
+		"a Deployment that a user started, and later a Slumber: shown as running by the Slumber":            {annotateObject(newDeployment(t, 3, 3, earlier), torporv1alpha1.SlumberAnnotationPrefix+"nights", slept), 0, `replicas running Slumber nights false -`},
+		"a Deployment that a Slumber started, and later a user: shown as running by the user":               {annotateObject(newDeployment(t, 3, 3, ended), torporv1alpha1.SlumberAnnotationPrefix+"nights", slept), 0, `replicas running bob false -`},
+		"a Deployment whose manual start after a Slumber's stop no manager has observed: shown as starting": {annotateObject(annotateObject(keepStopped(newDeployment(t, 0, 0, held)), torporv1alpha1.SlumberAnnotationPrefix+"nights", slept), torporv1alpha1.StoppedAnnotation, "false"), 0, `replicas starting - false -`},
+		"an app that a Slumber started: shown as running by the Slumber":                                    {withAnnotation(newApp(korifiv1alpha1.StartedState, korifiv1alpha1.RunningReason), torporv1alpha1.SlumberAnnotationPrefix+"nights", slept), 0, `app running Slumber nights false -`},
+		"a MySQLCluster whose stop of clustering has just expired: shown as stopping":                       {newMySQL(mocov1beta2.ClusteringStoppedAnnotation, "true", over), 0, `clustering stopping torpor.dev/until false -`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -166,12 +166,12 @@ func TestARestartIsOverWhenNoOlderInstanceIsLeft(t *testing.T) {
 		app             *korifiv1alpha1.CFApp
 		wanted, settled int64
 	}{
-		"an app that runs the requested revision: settled":                        {build(started, running, "3", 3, metav1.ConditionFalse), 3, 3},
-		"an app with a newly requested revision: the earlier revision is settled": {build(started, running, "4", 3, metav1.ConditionFalse), 4, 3},
-		"an app whose instances are starting: not settled":                        {build(started, starting, "4", 4, metav1.ConditionFalse), 4, 0},
-		"an app with instances of an old revision: not settled":                   {build(started, running, "4", 4, metav1.ConditionTrue), 4, 0},
-		"a stopped app: settled":                                                  {build(stopped, korifiv1alpha1.StoppedReason, "4", 4, metav1.ConditionFalse), 4, 4},
-		"an app without a revision: not settled":                                  {build(started, running, "", 0, metav1.ConditionFalse), 0, 0},
+		"an app that runs the requested revision: settled":                                     {build(started, running, "3", 3, metav1.ConditionFalse), 3, 3},
+		"an app whose requested revision is not observed yet: the earlier revision is settled": {build(started, running, "4", 3, metav1.ConditionFalse), 4, 3},
+		"an app whose instances are starting: not settled":                                     {build(started, starting, "4", 4, metav1.ConditionFalse), 4, 0},
+		"an app with instances of an old revision: not settled":                                {build(started, running, "4", 4, metav1.ConditionTrue), 4, 0},
+		"a stopped app: settled":                                                               {build(stopped, korifiv1alpha1.StoppedReason, "4", 4, metav1.ConditionFalse), 4, 4},
+		"an app without a revision: not settled":                                               {build(started, running, "", 0, metav1.ConditionFalse), 0, 0},
 	} {
 		if wanted, settled := restarter.ReadRevisions(row.app); wanted != row.wanted || settled != row.settled {
 			t.Errorf("%s: expected the revisions %d and %d, found %d and %d", name, row.wanted, row.settled, wanted, settled)
@@ -293,7 +293,7 @@ func TestFormatCell(t *testing.T) {
 	}
 }
 
-// TestForeignObjectsReportThePendingCondition has a Kustomization without a status, so that the expressions of its
+// TestForeignObjectsReportThePendingCondition uses a Kustomization without a status, so the expressions of its
 // StopAdapter have no result.
 func TestForeignObjectsReportThePendingCondition(t *testing.T) {
 	t.Parallel()

@@ -17,8 +17,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/switches/slumber"
 )
 
-// TestScheduleOfARow has rows at 22:00, within the window of a Slumber from 20:00 to 07:00, and their expected
-// column NEXT and schedule.
+// TestScheduleOfARow checks the column NEXT and the schedule of rows at 22:00, within the window of a Slumber from
+// 20:00 to 07:00.
 func TestScheduleOfARow(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 24, 22, 0, 0, 0, time.UTC)
@@ -64,7 +64,7 @@ func TestScheduleOfARow(t *testing.T) {
 		"a label excludes an object from a ClusterSlumber": {
 			row: kinds.Row{State: "running", Labels: map[string]string{torporv1alpha1.ExcludeLabel: "true"}}, ofCluster: []torporv1alpha1.ClusterSlumber{everywhere},
 		},
-		"the next step of a running object is a stop, not a start": {
+		"the next transition of a running object is a stop, not a start": {
 			slumbers: []torporv1alpha1.Slumber{nights}, row: kinds.Row{State: "running"}, next: sleep, schedule: []string{wake, sleep, laterWake},
 		},
 		"the next stop is the earliest of two Slumbers": {
@@ -79,15 +79,15 @@ func TestScheduleOfARow(t *testing.T) {
 		"an object that is skipped until the end of the window is stopped in the next window": {
 			slumbers: []torporv1alpha1.Slumber{nights}, row: kinds.Row{State: "running", SkippedUntil: at(9)}, next: sleep, schedule: []string{sleep, laterWake, laterSleep},
 		},
-		"the next step of a stopped object does not change": {
+		"the column NEXT of a stopped object is not replaced by a transition": {
 			slumbers: []torporv1alpha1.Slumber{nights}, row: kinds.Row{State: "stopped", Stopped: true, Slumber: "nights", Next: "said"}, next: "said", schedule: []string{wake, sleep, laterWake},
 		},
-		"an object with a turn at 22:51 is stopped at that time, and started two hours and 51 minutes after the end of the window": {
+		"an object with a spread delay of two hours and 51 minutes is stopped and started with this delay": {
 			slumbers: []torporv1alpha1.Slumber{spread}, row: kinds.Row{State: "running", UID: "uid-32"}, next: "is stopped at 2026-11-24T22:51:00Z by Slumber nights", schedule: []string{
 				"is stopped at 2026-11-24T22:51:00Z by Slumber nights", "is started at 2026-11-25T09:51:00Z by Slumber nights", "is stopped at 2026-11-25T22:51:00Z by Slumber nights",
 			},
 		},
-		"an object that is skipped beyond its turn is stopped at the end of the skip": {
+		"an object that is skipped until after its delayed stop is stopped at the end of the skip": {
 			slumbers: []torporv1alpha1.Slumber{spread}, row: kinds.Row{State: "running", UID: "uid-32", SkippedUntil: at(2)}, next: midnight, schedule: []string{
 				midnight, "is started at 2026-11-25T09:51:00Z by Slumber nights", "is stopped at 2026-11-25T22:51:00Z by Slumber nights", "is started at 2026-11-26T09:51:00Z by Slumber nights",
 			},

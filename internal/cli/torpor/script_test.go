@@ -48,7 +48,7 @@ func TestPlugin(t *testing.T) {
 	t.Run("a plan reads every page", func(t *testing.T) { testPlanReadsEveryPage(t, server) })
 	t.Run("waves of a namespace", func(t *testing.T) { testNamespaceWaves(t, server) })
 	t.Run("scripts", func(t *testing.T) { scripts.Run(t, server, map[string]scripts.Command{"kinds": setKinds}) })
-	t.Run("acting", func(t *testing.T) { scripts.RunFolder(t, server, "testdata/acting", nil) }) // A cluster has one such Lease.
+	t.Run("acting", func(t *testing.T) { scripts.RunFolder(t, server, "testdata/acting", nil) }) // The scripts of this folder use the cluster's only Lease.
 }
 
 // setKinds is the command kinds of scripts, which sets variables: KINDS to the names of all kinds, WORKLOADS to the plurals

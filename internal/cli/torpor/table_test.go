@@ -47,7 +47,7 @@ func TestTablesFitIntoTheTerminal(t *testing.T) {
 		rows     [][]string
 		want     string
 	}{
-		"a terminal of 80 columns: the table fits": {80, statusHeadings(), statusRows(), `
+		"a terminal of 80 columns: the last columns are folded below their rows": {80, statusHeadings(), statusRows(), `
 NAME                      PART       STATE         SINCE   BY
 clusterdeployment/fleet   machines   Hibernating   26h     alice@example.com
   reason no budget until Monday; until 2026-11-27T06:00:00Z (2h overdue)
@@ -56,7 +56,7 @@ cfapp/shop                app        stopped       3h      carol@example.com
   next kubectl torpor start -n default cfapp/5a3c
 cfapp/cart                app        running       -       -
 `},
-		"a terminal of 40 columns: the table is folded": {40, statusHeadings(), statusRows(), `
+		"a terminal of 40 columns: most columns are folded below their rows": {40, statusHeadings(), statusRows(), `
 NAME                      PART
 clusterdeployment/fleet   machines
   state Hibernating; since 26h
@@ -78,14 +78,14 @@ cfapp/cart                app
 NAME                      PART       STATE         SINCE   BY
 clusterdeployment/fleet   machines   Hibernating   26h     alice@example.com
 `},
-		"a name that is wider than the terminal is kept whole": {12, []string{"NAME", "STATE"}, [][]string{{"cfapp/a-very-long-name", "running"}}, `
+		"a name that is wider than the terminal is broken": {12, []string{"NAME", "STATE"}, [][]string{{"cfapp/a-very-long-name", "running"}}, `
 NAME
 cfapp/a-very
 -long-name
   state
   running
 `},
-		"characters of two columns are counted twice": {22, []string{"NAME", "REASON", "BY"}, [][]string{{"a", "月曜日まで", "b"}, {"b", "e\u0301", "c"}}, `
+		"characters of double width count as two columns": {22, []string{"NAME", "REASON", "BY"}, [][]string{{"a", "月曜日まで", "b"}, {"b", "e\u0301", "c"}}, `
 NAME   REASON       BY
 a      月曜日まで   b
 ` + "b      e\u0301            c\n"},
@@ -100,8 +100,7 @@ NAME   STATE
 	}
 }
 
-// TestNoLineIsWiderThanTheTerminal checks every width with room for at least one character and its indent, and words
-// that are wider than that.
+// TestNoLineIsWiderThanTheTerminal checks terminals of 4 to 500 columns, with words that are wider than the terminal.
 func TestNoLineIsWiderThanTheTerminal(t *testing.T) {
 	t.Parallel()
 	rows := append(statusRows(), []string{"cfapp/" + strings.Repeat("x", 64), "app", "running", "-", strings.Repeat("月", 40), strings.Repeat("y", 300), "-", "-"})
@@ -154,7 +153,7 @@ func TestFoldedLines(t *testing.T) {
 		"a line as wide as the terminal is unchanged":                 {7, "one two", "one two"},
 		"a space at the end of the terminal is replaced by the break": {3, "one two", "one|two"},
 		"a word that is wider than the terminal is broken":            {8, "a " + strings.Repeat("b", 12), "a|  bbbbbb|  bbbbbb"},
-		"characters of two columns are counted twice":                 {4, "月曜日", "月曜|  日"},
+		"characters of double width count as two columns":             {4, "月曜日", "月曜|  日"},
 		"a terminal of one column breaks after each character":        {1, "ab", "a|b"},
 		"an empty line is kept":                                       {5, "", ""},
 		"a colour sequence takes no column":                           {3, red + "abc" + plain, red + "abc" + plain},

@@ -108,7 +108,7 @@ func expectLastLine(t *testing.T, what string, out *testenv.LogBuffer, want stri
 	})
 }
 
-// TestWatchShowsTheNextTransition has a Slumber that selects an app. A row is printed only when it changes, with the
+// TestWatchShowsTheNextTransition uses a Slumber that selects an app. A row is printed only when it changes, with the
 // next scheduled transition.
 func TestWatchShowsTheNextTransition(t *testing.T) {
 	t.Parallel()
@@ -124,7 +124,7 @@ func TestWatchShowsTheNextTransition(t *testing.T) {
 	}
 }
 
-// TestAWatchOutlivesAListThatFails has a list request fail once between the table and the watch.
+// TestAWatchOutlivesAListThatFails lets a list request fail once between the table and the watch.
 func TestAWatchOutlivesAListThatFails(t *testing.T) {
 	t.Parallel()
 	api := newOneApp(nil, k8serrors.NewInternalError(errors.New("too busy")))
@@ -135,7 +135,7 @@ func TestAWatchOutlivesAListThatFails(t *testing.T) {
 	testenv.ExpectNoError(t, end())
 }
 
-// TestWatchWithoutAKindIsAnError has the only kind removed between the table and the watch.
+// TestWatchWithoutAKindIsAnError removes the only kind between the table and the watch.
 func TestWatchWithoutAKindIsAnError(t *testing.T) {
 	t.Parallel()
 	api := newOneApp()

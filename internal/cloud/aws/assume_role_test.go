@@ -138,12 +138,12 @@ func TestRolesThatCannotBeAssumed(t *testing.T) {
 		class  actuator.ErrorClass
 		want   string
 	}{
-		"empty list of roles":                  {nil, "", actuator.Other, "expected a role that --aws-assume-roles lists for the namespace team-a"},
-		"role of another namespace":            {[]string{"team-b=" + testRole}, "", actuator.Other, "ask the administrator to list it"},
-		"unlisted role":                        {[]string{testTenant + "=arn:aws:iam::123456789012:role/x*"}, "", actuator.Other, "ask the administrator to list it"},
-		"role that does not trust the manager": {[]string{testTenant + "=" + testRole}, "AccessDenied", actuator.PermissionDenied, "AssumeRole: AccessDenied: not allowed"},
-		"STS that throttles":                   {[]string{testTenant + "=" + testRole}, "Throttling", actuator.Throttled, "AssumeRole: Throttling"},
-		"region in which STS is disabled":      {[]string{testTenant + "=" + testRole}, "RegionDisabledException", actuator.Other, "AssumeRole: RegionDisabledException"},
+		"empty list of roles is reported":                          {nil, "", actuator.Other, "expected a role that --aws-assume-roles lists for the namespace team-a"},
+		"role that is listed for another namespace is reported":    {[]string{"team-b=" + testRole}, "", actuator.Other, "ask the administrator to list it"},
+		"unlisted role is reported":                                {[]string{testTenant + "=arn:aws:iam::123456789012:role/x*"}, "", actuator.Other, "ask the administrator to list it"},
+		"role that does not trust the manager is PermissionDenied": {[]string{testTenant + "=" + testRole}, "AccessDenied", actuator.PermissionDenied, "AssumeRole: AccessDenied: not allowed"},
+		"STS that throttles is Throttled":                          {[]string{testTenant + "=" + testRole}, "Throttling", actuator.Throttled, "AssumeRole: Throttling"},
+		"region in which STS is disabled is reported":              {[]string{testTenant + "=" + testRole}, "RegionDisabledException", actuator.Other, "AssumeRole: RegionDisabledException"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := roleCloud{lifetime: time.Hour, refuse: row.refuse}

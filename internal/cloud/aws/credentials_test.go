@@ -23,7 +23,7 @@ func TestReadCredentials(t *testing.T) {
 		wantErr actuator.ErrorClass
 		saying  string
 	}{
-		"two keys are accepted": {
+		"access key ID and secret access key are accepted": {
 			secret: map[string]string{accessKeyID: "AKIA1", secretAccessKey: "s"},
 			want:   staticCredentials{id: "AKIA1", secret: "s"},
 		},
@@ -31,12 +31,12 @@ func TestReadCredentials(t *testing.T) {
 			secret: map[string]string{accessKeyID: "AKIA1\n", secretAccessKey: " s\r\n", sessionToken: "t\n", endpointURL: "http://[::1]:1\n"},
 			want:   staticCredentials{id: "AKIA1", secret: "s", token: "t", endpoint: "http://[::1]:1"},
 		},
-		"missing Secret": {wantErr: actuator.CredentialsMissing, saying: "the credentials Secret has no aws_access_key_id: add it"},
-		"missing secret key": {
+		"missing Secret is CredentialsMissing": {wantErr: actuator.CredentialsMissing, saying: "the credentials Secret has no aws_access_key_id: add it"},
+		"missing secret access key is CredentialsMissing": {
 			secret:  map[string]string{accessKeyID: "AKIA1", secretAccessKey: "\n"},
 			wantErr: actuator.CredentialsMissing, saying: "has no aws_secret_access_key: add it",
 		},
-		"key with a line break": {
+		"access key ID with a line break is CredentialsInvalid": {
 			secret:  map[string]string{accessKeyID: "AKIA1\nAKIA2", secretAccessKey: "s"},
 			wantErr: actuator.CredentialsInvalid, saying: "aws_access_key_id in the credentials Secret must be printable ASCII",
 		},
@@ -53,36 +53,36 @@ func TestReadCredentials(t *testing.T) {
 			},
 			want: staticCredentials{id: "AKIA1", secret: "s=", token: "t;t", endpoint: "http://a"},
 		},
-		"Secret's endpoint applies to a profile without one": {
+		"endpoint of the Secret applies to a profile without an endpoint": {
 			secret: map[string]string{configFile: profile, endpointURL: "http://b"},
 			want:   staticCredentials{id: "AKIA1", secret: "s/e+c=", endpoint: "http://b"},
 		},
-		"profile takes precedence over keys": {
+		"profile takes precedence over the keys of the Secret": {
 			secret: map[string]string{configFile: profile, accessKeyID: "OTHER", secretAccessKey: "other"},
 			want:   staticCredentials{id: "AKIA1", secret: "s/e+c="},
 		},
-		"profile without its secret key": {
+		"profile without a secret access key is CredentialsMissing": {
 			secret:  map[string]string{configFile: "[default]\naws_access_key_id = AKIA1", secretAccessKey: "not taken"},
 			wantErr: actuator.CredentialsMissing, saying: "the profile [default] of aws_config in the credentials Secret has no aws_secret_access_key",
 		},
-		"empty file": {
+		"empty aws_config is CredentialsMissing": {
 			secret: map[string]string{configFile: ""}, wantErr: actuator.CredentialsMissing, saying: "has no aws_access_key_id",
 		},
-		"profile that runs a program": {
+		"profile that runs a program is CredentialsInvalid": {
 			secret:  map[string]string{configFile: profile + "credential_process = /bin/sh -c id"},
 			wantErr: actuator.CredentialsInvalid, saying: "uses credential_process, but Torpor supports only static keys: set aws_access_key_id and aws_secret_access_key",
 		},
-		"profile that assumes a role": {
+		"profile that assumes a role is CredentialsInvalid": {
 			secret:  map[string]string{configFile: profile + "Role_ARN = arn:aws:iam::1:role/x\nsource_profile = default"},
 			wantErr: actuator.CredentialsInvalid, saying: "uses role_arn",
 		},
-		"setting before any section": {
+		"setting before any section is CredentialsInvalid": {
 			secret: map[string]string{configFile: "aws_access_key_id = AKIA1"}, wantErr: actuator.CredentialsInvalid, saying: "line 1 of aws_config belongs to no profile",
 		},
-		"line without a value": {
+		"line without a value is CredentialsInvalid": {
 			secret: map[string]string{configFile: "[default]\n\nAKIA1"}, wantErr: actuator.CredentialsInvalid, saying: "line 3 of aws_config must be key = value",
 		},
-		"unclosed bracket": {
+		"unclosed bracket is CredentialsInvalid": {
 			secret: map[string]string{configFile: "[default\n"}, wantErr: actuator.CredentialsInvalid, saying: "line 1 of aws_config must be a section",
 		},
 	} {
@@ -149,14 +149,14 @@ func TestClientIsSharedByAccountRegionAndEndpoint(t *testing.T) {
 		target actuator.Target
 		shared bool
 	}{
-		"same account shares the client":         {target: testTarget(), shared: true},
-		"another cluster shares the client":      {target: otherCluster, shared: true},
-		"another region gets another client":     {target: elsewhere},
-		"another key gets another client":        {target: withCredential(testTarget(), accessKeyID, "AKIAOTHER")},
-		"another secret key gets another client": {target: withCredential(testTarget(), secretAccessKey, "other")},
-		"token gets another client":              {target: withCredential(testTarget(), sessionToken, "token")},
-		"another endpoint gets another client":   {target: withCredential(testTarget(), endpointURL, "http://127.0.0.1:1")},
-		"unrelated change shares the client":     {target: withCredential(testTarget(), "note", "x"), shared: true},
+		"cluster of the same account shares the client":         {target: testTarget(), shared: true},
+		"another cluster of the same account shares the client": {target: otherCluster, shared: true},
+		"another region gets another client":                    {target: elsewhere},
+		"another access key ID gets another client":             {target: withCredential(testTarget(), accessKeyID, "AKIAOTHER")},
+		"another secret access key gets another client":         {target: withCredential(testTarget(), secretAccessKey, "other")},
+		"session token gets another client":                     {target: withCredential(testTarget(), sessionToken, "token")},
+		"another endpoint gets another client":                  {target: withCredential(testTarget(), endpointURL, "http://127.0.0.1:1")},
+		"unrelated key in the Secret shares the client":         {target: withCredential(testTarget(), "note", "x"), shared: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := New(Options{})

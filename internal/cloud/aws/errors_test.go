@@ -31,43 +31,43 @@ func TestObserveErrorsNameEndpointAndNextStep(t *testing.T) {
 		err      error
 		want     actuator.Error
 	}{
-		"expired signature": {
+		"expired signature is CredentialsInvalid": {
 			response: ec2Error(http.StatusForbidden, "SignatureDoesNotMatch", "Signature expired: 20260101T000000Z is now earlier than 20260102T000000Z"),
 			want:     actuator.Error{Class: actuator.CredentialsInvalid, Message: "DescribeInstances: SignatureDoesNotMatch: Signature expired: <time> is now earlier than <time>"},
 		},
-		"key echoed by the cloud": {
+		"keys in the cloud's message are hidden": {
 			response: ec2Error(http.StatusForbidden, "AuthFailure", "key "+goodKey+" and ASIAABCDEFGHIJKLMNOP are unknown"),
 			want:     actuator.Error{Class: actuator.CredentialsInvalid, Message: "DescribeInstances: AuthFailure: key <hidden> and <access key> are unknown"},
 		},
-		"missing permission": {
+		"missing permission is PermissionDenied": {
 			response: ec2Error(http.StatusForbidden, "UnauthorizedOperation", "You are not authorized. Encoded authorization failure message: abc_DEF-1"),
 			want:     actuator.Error{Class: actuator.PermissionDenied, Message: "DescribeInstances: UnauthorizedOperation: You are not authorized."},
 		},
-		"throttled call": {
+		"throttled call is Throttled": {
 			response: ec2Error(http.StatusServiceUnavailable, "RequestLimitExceeded", "Request limit exceeded. (Request ID: 7a62c49f-347e-4fc4-9331-6e8e00000000)"),
 			want:     actuator.Error{Class: actuator.Throttled, Message: "DescribeInstances: RequestLimitExceeded: Request limit exceeded."},
 		},
-		"unknown refusal": {
+		"unknown refusal is Other": {
 			response: ec2Error(http.StatusBadRequest, "InvalidParameterValue", "what\n is  this"),
 			want:     actuator.Error{Class: actuator.Other, Message: "DescribeInstances: InvalidParameterValue: what is this"},
 		},
-		"unknown error of the server": {
+		"unknown error of the server is Unreachable": {
 			response: ec2Error(http.StatusInternalServerError, "InternalError", "random text 17"),
 			want:     actuator.Error{Class: actuator.Unreachable, Message: where + "the API answers with status 500" + check},
 		},
-		"gateway instead of EC2": {
+		"error of a gateway is Unreachable": {
 			response: httpAnswer(http.StatusBadGateway, "<html>bad gateway"),
 			want:     actuator.Error{Class: actuator.Unreachable, Message: where + "the API answers with status 502" + check},
 		},
-		"login page": {
+		"login page is Unreachable": {
 			response: httpAnswer(http.StatusOK, "<html>please log in"),
 			want:     actuator.Error{Class: actuator.Unreachable, Message: where + "the answer is not a valid EC2 response" + check},
 		},
-		"host that does not exist": {
+		"host that does not exist is Unreachable": {
 			err:  &net.DNSError{Err: "no such host", Name: "x", Server: "10.0.0.1:53", IsNotFound: true},
 			want: actuator.Error{Class: actuator.Unreachable, Message: where + "the host is unknown" + check},
 		},
-		"refused connection": {
+		"refused connection is Unreachable": {
 			err:  &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connect: connection refused 127.0.0.1:41234")},
 			want: actuator.Error{Class: actuator.Unreachable, Message: where + "the API does not answer" + check},
 		},
@@ -104,7 +104,7 @@ func TestSilentServer(t *testing.T) {
 		return nil, r.Context().Err()
 	})
 	t.Run("call that times out gets the error of a missing answer", func(t *testing.T) {
-		// The whole observation may take twice as long. On a busy machine it must not time out first.
+		// The observation may take twice as long as a call, so it does not time out first on a busy machine.
 		a := New(Options{HTTPClient: silent, CallTimeout: time.Second})
 		_, err := a.Observe(t.Context(), testTarget())
 		if actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), "the API does not answer") {
@@ -222,13 +222,13 @@ func TestChangePower(t *testing.T) {
 			batches: []int{4, 2, 2, 1, 1}, wantClass: actuator.WrongState,
 			want: []string{"IncorrectInstanceState for i-0002: no"},
 		},
-		"machines with one error code share a message and the most urgent class": {
+		"machines with the same error code share a message, and the error has the most urgent class": {
 			ids:     machines(3),
 			bad:     map[string]string{"i-0000": "IncorrectInstanceState", "i-0001": "InsufficientInstanceCapacity", "i-0002": "IncorrectInstanceState"},
 			batches: []int{3, 1, 2, 1, 1}, wantClass: actuator.NoCapacity,
 			want: []string{"IncorrectInstanceState for i-0000, i-0002: no; InsufficientInstanceCapacity for i-0001: no"},
 		},
-		"error of the account stops the order at once": {
+		"missing right for the first machine keeps all machines running": {
 			ids: machines(901), bad: map[string]string{"i-0000": "UnauthorizedOperation"},
 			wantClass: actuator.PermissionDenied, want: []string{"StopInstances: UnauthorizedOperation: no; no machine is stopped without"},
 		},
@@ -291,7 +291,7 @@ func TestMissingRightsForOneClusterDoNotDelayOtherStarts(t *testing.T) {
 		maxCalls int
 	}{
 		"missing rights for one cluster are found with 13 calls":         {func(id string) bool { return id == "i-0017" }, 13},
-		"missing rights for all clusters take a limited number of calls": {func(string) bool { return true }, maxPermissionRefusals + 5}, // Each waiting half is tried once.
+		"missing rights for all clusters take a limited number of calls": {func(string) bool { return true }, maxPermissionRefusals + 5}, // Each half of the machines that is left gets one call.
 	} {
 		t.Run(name, func(t *testing.T) {
 			calls := 0

@@ -35,30 +35,30 @@ func TestHostileEndpointsAreCut(t *testing.T) {
 		answer func(http.ResponseWriter)
 		want   string
 	}{
-		"compressed answer that grows a thousandfold": {func(w http.ResponseWriter) {
+		"compressed answer that grows a thousandfold is refused": {func(w http.ResponseWriter) {
 			w.Header().Set("Content-Encoding", "gzip")
 			g := gzip.NewWriter(w)
 			_, _ = io.WriteString(g, `<DescribeInstancesResponse><nextToken>`)
 			repeat(g, "A", 40<<20)
 			_ = g.Close()
 		}, "the answer is not a valid EC2 response"},
-		"endless element": {func(w http.ResponseWriter) {
+		"endless element is refused": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `<DescribeInstancesResponse><nextToken>`)
 			repeat(w, "A", 200<<20)
 		}, "the answer is larger than allowed"},
-		"very many empty elements": {func(w http.ResponseWriter) {
+		"very many empty elements are refused": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `<DescribeInstancesResponse><reservationSet><item><instancesSet>`)
 			repeat(w, "<Item/>", 3<<20)
 			_, _ = io.WriteString(w, `</instancesSet></item></reservationSet></DescribeInstancesResponse>`)
 		}, "the answer is larger than allowed"},
-		"endless error answer": {func(w http.ResponseWriter) {
+		"endless error answer is refused": {func(w http.ResponseWriter) {
 			w.WriteHeader(http.StatusBadRequest)
 			repeat(w, "<Response>", 200<<20)
 		}, "the answer is not a valid EC2 response"},
-		"endless pages": {func(w http.ResponseWriter) {
+		"endless pages are refused": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `<DescribeInstancesResponse><nextToken>same</nextToken></DescribeInstancesResponse>`)
 		}, "more pages or machines than allowed"},
-		"more machines than allowed for one cluster": {func(w http.ResponseWriter) {
+		"more machines than allowed for one cluster are refused": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `<DescribeInstancesResponse><reservationSet><item><instancesSet>`)
 			for i := range maxMachines / 2 {
 				_, _ = fmt.Fprintf(w, instance, i)

@@ -25,14 +25,14 @@ func TestMissingReservations(t *testing.T) {
 		used   string
 		want   string
 	}{
-		"instance in its reservation: none missing":          {running, &types.CapacityReservationSpecificationResponse{CapacityReservationTarget: target}, reservation, ""},
-		"instance outside of its reservation: missing":       {running, &types.CapacityReservationSpecificationResponse{CapacityReservationTarget: target}, "", reservation},
-		"stopped instance: none missing":                     {types.InstanceStateNameStopped, &types.CapacityReservationSpecificationResponse{CapacityReservationTarget: target}, "", ""},
-		"instance that targets a group: none missing":        {running, &types.CapacityReservationSpecificationResponse{CapacityReservationTarget: group}, "", ""},
-		"instance that prefers a reservation: none missing":  {running, &types.CapacityReservationSpecificationResponse{CapacityReservationPreference: open}, "", ""},
-		"instance that requires any reservation: missing":    {running, &types.CapacityReservationSpecificationResponse{CapacityReservationPreference: only}, "", string(only)},
-		"instance that requires and has one: none missing":   {running, &types.CapacityReservationSpecificationResponse{CapacityReservationPreference: only}, reservation, ""},
-		"instance of a cloud without reservations: no field": {running, nil, "", ""},
+		"instance in its reservation: none missing":                         {running, &types.CapacityReservationSpecificationResponse{CapacityReservationTarget: target}, reservation, ""},
+		"instance outside of its reservation: missing":                      {running, &types.CapacityReservationSpecificationResponse{CapacityReservationTarget: target}, "", reservation},
+		"stopped instance: none missing":                                    {types.InstanceStateNameStopped, &types.CapacityReservationSpecificationResponse{CapacityReservationTarget: target}, "", ""},
+		"instance that targets a group of reservations: none missing":       {running, &types.CapacityReservationSpecificationResponse{CapacityReservationTarget: group}, "", ""},
+		"instance that prefers a reservation: none missing":                 {running, &types.CapacityReservationSpecificationResponse{CapacityReservationPreference: open}, "", ""},
+		"instance that requires any reservation and uses none: missing":     {running, &types.CapacityReservationSpecificationResponse{CapacityReservationPreference: only}, "", string(only)},
+		"instance that requires any reservation and uses one: none missing": {running, &types.CapacityReservationSpecificationResponse{CapacityReservationPreference: only}, reservation, ""},
+		"instance of a cloud without reservations: none missing":            {running, nil, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := types.Instance{State: &types.InstanceState{Name: row.state}, CapacityReservationSpecification: row.wanted, CapacityReservationId: awssdk.String(row.used)}
@@ -41,8 +41,8 @@ func TestMissingReservations(t *testing.T) {
 	}
 }
 
-// TestCancelledReservationsAreReported uses machines of which one requires a reservation. After its cancellation the
-// machine does not start again.
+// TestCancelledReservationsAreReported uses two machines, one of which requires a reservation. After the reservation is
+// cancelled, this machine does not start again.
 func TestCancelledReservationsAreReported(t *testing.T) {
 	c := startCloud(t).newCluster(t)
 	ids := c.Create(t, 2)

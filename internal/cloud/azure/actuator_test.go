@@ -54,39 +54,39 @@ func TestTroubleAtAzure(t *testing.T) {
 		},
 		"failed stop call is not retried": {actuatortest.Fault{Operation: deallocate, Status: http.StatusServiceUnavailable, Code: "ServerBusy"}, actuatortest.Stop, 3, actuator.Unreachable, 0},
 		"failed start call is retried":    {actuatortest.Fault{Operation: start, Status: http.StatusServiceUnavailable, Code: "ServerBusy"}, actuatortest.Start, 6, actuator.Unreachable, 0},
-		"subscription does not exist": {
+		"subscription that does not exist counts as CredentialsInvalid": {
 			actuatortest.Fault{Operation: list, Status: http.StatusNotFound, Code: "SubscriptionNotFound"}, actuatortest.Observe, 1, actuator.CredentialsInvalid, 0,
 		},
-		"machine has an ephemeral OS disk": {
+		"machine with an ephemeral OS disk counts as Other": {
 			conflict(deallocate, "OperationNotAllowed", "Stop-deallocate is not supported for VMs that use an ephemeral OS disk."),
 			actuatortest.Stop, 3, actuator.Other, 0,
 		},
-		"machine does not support an operation": {
+		"machine that does not support an operation counts as Other": {
 			conflict(deallocate, "OperationNotAllowed", "Operation 'deallocate' is not supported on VM 'worker-0000000'."),
 			actuatortest.Stop, 3, actuator.Other, 0,
 		},
-		"start exceeds the approved quota of cores": {
+		"start above the approved quota of cores counts as NoCapacity": {
 			conflict(start, "OperationNotAllowed", "Operation could not be completed as it results in exceeding approved Total Regional Cores quota."),
 			actuatortest.Start, 3, actuator.NoCapacity, 0,
 		},
-		"start exceeds the limits of a quota": {
+		"start above the limits of a quota counts as NoCapacity": {
 			conflict(start, "OperationNotAllowed", "Operation results in exceeding quota limits of Core. Maximum allowed: 4, Current in use: 4."),
 			actuatortest.Start, 3, actuator.NoCapacity, 0,
 		},
-		"another operation is in progress": {
+		"another operation in progress counts as WrongState": {
 			conflict(deallocate, "OperationNotAllowed", "The operation is not allowed because another operation is in progress."),
 			actuatortest.Stop, 3, actuator.WrongState, 0,
 		},
-		"machine is being updated": {
+		"machine that is being updated counts as WrongState": {
 			conflict(deallocate, "OperationNotAllowed", "The VM 'quota-ephemeral-0' is being updated."), actuatortest.Stop, 3, actuator.WrongState, 0,
 		},
-		"resource group is being deleted": {
+		"resource group that is being deleted counts as Other": {
 			conflict(deallocate, "ResourceGroupBeingDeleted", ""), actuatortest.Stop, 3, actuator.Other, 0,
 		},
-		"subscription is disabled": {
+		"disabled subscription counts as Other": {
 			conflict(start, "ReadOnlyDisabledSubscription", ""), actuatortest.Start, 3, actuator.Other, 0,
 		},
-		"subscription has no resource provider": {
+		"subscription without the resource provider counts as Other": {
 			conflict(start, "MissingSubscriptionRegistration", ""), actuatortest.Start, 3, actuator.Other, 0,
 		},
 	} {
@@ -263,21 +263,21 @@ func TestCredentials(t *testing.T) {
 		class  actuator.ErrorClass
 		says   string
 	}{
-		"client secret is accepted":             {secret: goodCredentials()},
-		"certificate is accepted":               {secret: certificate},
-		"public cloud by its name is accepted":  {secret: goodCredentials(), cloud: "AzurePublicCloud"},
-		"retired German cloud":                  {secret: goodCredentials(), cloud: "AzureGermanCloud", class: actuator.Other, says: "spec.platform.azure.cloudName"},
-		"missing Secret":                        {class: actuator.CredentialsMissing, says: "has no osServicePrincipal.json"},
-		"text that is not JSON":                 {secret: content("hush"), class: actuator.CredentialsInvalid, says: "expected a JSON object"},
-		"number instead of a string":            {secret: content(`{"clientSecret":12345}`), class: actuator.CredentialsInvalid, says: "expected a JSON object"},
-		"missing subscription":                  {secret: content(`{}`), class: actuator.CredentialsMissing, says: "has no subscriptionId"},
-		"missing tenant":                        {secret: content(`{"subscriptionId":"a"}`), class: actuator.CredentialsMissing, says: "has no tenantId"},
-		"subscription with a path traversal":    {secret: content(`{"subscriptionId":"../evil","tenantId":"b","clientId":"c"}`), class: actuator.CredentialsInvalid, says: "must be an id"},
-		"tenant with a host":                    {secret: content(`{"subscriptionId":"a","tenantId":"b@evil.example.com/","clientId":"c"}`), class: actuator.CredentialsInvalid, says: "must be an id"},
-		"missing client secret and certificate": {secret: content(without), class: actuator.CredentialsMissing, says: "has no clientSecret"},
-		"path of a file of the manager":         {secret: content(`{"subscriptionId":"a","tenantId":"b","clientId":"c","clientCertificate":"/etc/passwd"}`), class: actuator.CredentialsInvalid, says: "refers to a file"},
-		"certificate without its key":           {secret: broken, class: actuator.CredentialsInvalid, says: "must have a certificate and its key"},
-		"wrong client secret": {
+		"client secret is accepted":                                   {secret: goodCredentials()},
+		"certificate is accepted":                                     {secret: certificate},
+		"public cloud by its name is accepted":                        {secret: goodCredentials(), cloud: "AzurePublicCloud"},
+		"retired German cloud is reported":                            {secret: goodCredentials(), cloud: "AzureGermanCloud", class: actuator.Other, says: "spec.platform.azure.cloudName"},
+		"missing Secret is CredentialsMissing":                        {class: actuator.CredentialsMissing, says: "has no osServicePrincipal.json"},
+		"text that is not JSON is CredentialsInvalid":                 {secret: content("hush"), class: actuator.CredentialsInvalid, says: "expected a JSON object"},
+		"number instead of a string is CredentialsInvalid":            {secret: content(`{"clientSecret":12345}`), class: actuator.CredentialsInvalid, says: "expected a JSON object"},
+		"missing subscription is CredentialsMissing":                  {secret: content(`{}`), class: actuator.CredentialsMissing, says: "has no subscriptionId"},
+		"missing tenant is CredentialsMissing":                        {secret: content(`{"subscriptionId":"a"}`), class: actuator.CredentialsMissing, says: "has no tenantId"},
+		"subscription with a path traversal is CredentialsInvalid":    {secret: content(`{"subscriptionId":"../evil","tenantId":"b","clientId":"c"}`), class: actuator.CredentialsInvalid, says: "must be an id"},
+		"tenant with a host is CredentialsInvalid":                    {secret: content(`{"subscriptionId":"a","tenantId":"b@evil.example.com/","clientId":"c"}`), class: actuator.CredentialsInvalid, says: "must be an id"},
+		"missing client secret and certificate is CredentialsMissing": {secret: content(without), class: actuator.CredentialsMissing, says: "has no clientSecret"},
+		"path of a file of the manager is CredentialsInvalid":         {secret: content(`{"subscriptionId":"a","tenantId":"b","clientId":"c","clientCertificate":"/etc/passwd"}`), class: actuator.CredentialsInvalid, says: "refers to a file"},
+		"certificate without its key is CredentialsInvalid":           {secret: broken, class: actuator.CredentialsInvalid, says: "must have a certificate and its key"},
+		"wrong client secret is CredentialsInvalid": {
 			secret: content(strings.Replace(string(goodCredentials()[servicePrincipalKey]), goodSecret, "hush", 1)), class: actuator.CredentialsInvalid, says: "login: invalid_client: AADSTS7000215",
 		},
 	} {

@@ -40,8 +40,8 @@ func TestExceededQuotasAreReported(t *testing.T) {
 
 func TestUnreadableQuotasDoNotFailAListing(t *testing.T) {
 	for name, fault := range map[string]actuatortest.Fault{
-		"missing right":  {Status: http.StatusForbidden, Code: "AuthorizationFailed"},
-		"throttled call": {Status: http.StatusTooManyRequests, Code: "TooManyRequests", RetryAfter: "90"},
+		"listing without the right to read quotas succeeds": {Status: http.StatusForbidden, Code: "AuthorizationFailed"},
+		"listing with a throttled read of quotas succeeds":  {Status: http.StatusTooManyRequests, Code: "TooManyRequests", RetryAfter: "90"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := startAzure(t).newCluster()

@@ -35,7 +35,7 @@ func (c *simulatedCluster) expectGroupsByID(t *testing.T, want map[string]string
 	testenv.ExpectEqual(t, "groups", want, found)
 }
 
-// TestInstancesOfUniformScaleSetsAreMembers has sets of two clusters, whose listing has more than one page.
+// TestInstancesOfUniformScaleSetsAreMembers uses scale sets of two clusters, whose listing has more than one page.
 func TestInstancesOfUniformScaleSetsAreMembers(t *testing.T) {
 	cloud := startAzure(t)
 	c, other := cloud.newCluster(), cloud.newCluster()
@@ -66,11 +66,11 @@ func TestUnusualScaleSetsAreCounted(t *testing.T) {
 		set  armcompute.VirtualMachineScaleSet
 		want int
 	}{
-		"set without a mode is uniform":              {armcompute.VirtualMachineScaleSet{SKU: &armcompute.SKU{Capacity: new(int64(3))}}, 3},
-		"set without a capacity counts as one":       {armcompute.VirtualMachineScaleSet{Properties: &armcompute.VirtualMachineScaleSetProperties{OrchestrationMode: &uniform}}, 1},
-		"members of a flexible set are not counted":  {armcompute.VirtualMachineScaleSet{SKU: &armcompute.SKU{Capacity: new(int64(3))}, Properties: &armcompute.VirtualMachineScaleSetProperties{OrchestrationMode: &flexible}}, 0},
-		"capacity above the limit of Azure is bound": {armcompute.VirtualMachineScaleSet{SKU: &armcompute.SKU{Capacity: new(int64(1) << 60)}}, 1000},
-		"negative capacity counts as zero":           {armcompute.VirtualMachineScaleSet{SKU: &armcompute.SKU{Capacity: new(int64(-1))}}, 0},
+		"set without a mode is uniform":               {armcompute.VirtualMachineScaleSet{SKU: &armcompute.SKU{Capacity: new(int64(3))}}, 3},
+		"set without a capacity counts as one":        {armcompute.VirtualMachineScaleSet{Properties: &armcompute.VirtualMachineScaleSetProperties{OrchestrationMode: &uniform}}, 1},
+		"members of a flexible set are not counted":   {armcompute.VirtualMachineScaleSet{SKU: &armcompute.SKU{Capacity: new(int64(3))}, Properties: &armcompute.VirtualMachineScaleSetProperties{OrchestrationMode: &flexible}}, 0},
+		"capacity above Azure's limit counts as 1000": {armcompute.VirtualMachineScaleSet{SKU: &armcompute.SKU{Capacity: new(int64(1) << 60)}}, 1000},
+		"negative capacity counts as zero":            {armcompute.VirtualMachineScaleSet{SKU: &armcompute.SKU{Capacity: new(int64(-1))}}, 0},
 	} {
 		t.Run(name, func(t *testing.T) { testenv.ExpectEqual(t, "instances", row.want, instancesOf(&row.set)) })
 	}
@@ -96,15 +96,15 @@ func TestScaleSetsThatMayNotBeReadPreventStops(t *testing.T) {
 	testenv.ExpectNoError(t, c.actuator.Stop(t.Context(), c.Target(), ids))
 }
 
-// TestFailedListingsOfScaleSetsAreErrors expects that no machine is reported without the sets.
+// TestFailedListingsOfScaleSetsAreErrors expects that no machine is reported if the scale sets are unknown.
 func TestFailedListingsOfScaleSetsAreErrors(t *testing.T) {
 	for name, row := range map[string]struct {
 		fault actuatortest.Fault
 		class actuator.ErrorClass
 	}{
-		"throttled call":   {actuatortest.Fault{Status: http.StatusTooManyRequests, Code: "TooManyRequests", RetryAfter: "90"}, actuator.Throttled},
-		"failing server":   {actuatortest.Fault{Status: http.StatusServiceUnavailable, Code: "ServerBusy"}, actuator.Unreachable},
-		"expired password": {actuatortest.Fault{Status: http.StatusUnauthorized, Code: "ExpiredAuthenticationToken"}, actuator.CredentialsInvalid},
+		"throttled listing of scale sets is Throttled":                     {actuatortest.Fault{Status: http.StatusTooManyRequests, Code: "TooManyRequests", RetryAfter: "90"}, actuator.Throttled},
+		"server error at the listing of scale sets is Unreachable":         {actuatortest.Fault{Status: http.StatusServiceUnavailable, Code: "ServerBusy"}, actuator.Unreachable},
+		"expired token at the listing of scale sets is CredentialsInvalid": {actuatortest.Fault{Status: http.StatusUnauthorized, Code: "ExpiredAuthenticationToken"}, actuator.CredentialsInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := startAzure(t).newCluster()

@@ -63,7 +63,7 @@ type simulatedAzure struct {
 	clusters int
 	// latency, if set, is how long a change takes. Otherwise a change takes a number of listings.
 	latency time.Duration
-	// assertion is the proof of the last login if it was not a secret.
+	// assertion is the client assertion of the last login without a client secret.
 	assertion string
 	// rights are the permissions of the service principal's roles. If nil, all actions are permitted.
 	rights []rolePermission
@@ -390,7 +390,7 @@ func (s *simulatedAzure) begin(group, name, to string) (status int, code string)
 	defer s.Unlock()
 	m := s.machines[strings.ToLower(group+"/"+name)]
 	switch {
-	case m == nil, !s.isListed(m): // An instance of a uniform set is no resource of this kind.
+	case m == nil, !s.isListed(m): // An instance of a uniform scale set is not a virtual machine resource.
 		return http.StatusNotFound, "ResourceNotFound"
 	case m.power == to, to == "starting" && m.power == "running", to == "deallocating" && m.power == "deallocated":
 		return http.StatusOK, ""

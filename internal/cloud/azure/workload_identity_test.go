@@ -30,11 +30,11 @@ func TestWorkloadIdentities(t *testing.T) {
 		"listed service principal uses the manager's token":                    {listed: []string{"team-a=" + mine}, file: file, byToken: true},
 		"service principal listed for all namespaces uses the manager's token": {listed: []string{"*=" + strings.ToUpper(mine)}, file: file, byToken: true},
 		"client secret takes precedence over a listed service principal":       {listed: []string{"*=" + mine}, file: file, secret: goodSecret},
-		"empty list": {file: file, class: actuator.CredentialsMissing, says: "list the service principal in --azure-workload-identities"},
-		"service principal listed for another namespace": {listed: []string{"team-b=" + mine}, file: file, class: actuator.CredentialsMissing, says: "has no clientSecret"},
-		"another service principal is listed":            {listed: []string{"team-a=" + goodTenant + "/other"}, file: file, class: actuator.CredentialsMissing, says: "has no clientSecret"},
-		"service principal listed in another directory":  {listed: []string{"team-a=other/" + goodClient}, file: file, class: actuator.CredentialsMissing, says: "has no clientSecret"},
-		"manager without a token":                        {listed: []string{"team-a=" + mine}, class: actuator.Other, says: "expected AZURE_FEDERATED_TOKEN_FILE"},
+		"empty list is CredentialsMissing":                                     {file: file, class: actuator.CredentialsMissing, says: "list the service principal in --azure-workload-identities"},
+		"service principal listed for another namespace is CredentialsMissing": {listed: []string{"team-b=" + mine}, file: file, class: actuator.CredentialsMissing, says: "has no clientSecret"},
+		"list with only another service principal is CredentialsMissing":       {listed: []string{"team-a=" + goodTenant + "/other"}, file: file, class: actuator.CredentialsMissing, says: "has no clientSecret"},
+		"service principal listed in another directory is CredentialsMissing":  {listed: []string{"team-a=other/" + goodClient}, file: file, class: actuator.CredentialsMissing, says: "has no clientSecret"},
+		"manager without a token is reported":                                  {listed: []string{"team-a=" + mine}, class: actuator.Other, says: "expected AZURE_FEDERATED_TOKEN_FILE"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cloud := startAzure(t)

@@ -23,7 +23,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
-// TestHangingBMCDoesNotDelayOthers uses one controller for each protocol that accepts requests and never answers.
+// TestHangingBMCDoesNotDelayOthers uses, for each protocol, one controller that accepts requests and never answers.
 func TestHangingBMCDoesNotDelayOthers(t *testing.T) {
 	for name, isIPMI := range map[string]bool{"over Redfish": false, "over IPMI": true} {
 		t.Run(name, func(t *testing.T) {
@@ -117,12 +117,12 @@ func TestOrdersForAMachine(t *testing.T) {
 		start      powerOrder
 		isTooEarly bool
 	}{
-		"running machine is shut down":                          {seen: actuator.Running, stop: shutDown},
-		"shutdown ordered a moment ago is repeated":             {seen: actuator.Running, isPending: true, toldFor: time.Second, stop: shutDown, isTooEarly: true},
-		"shutdown ordered a while ago is repeated":              {seen: actuator.Running, toldFor: cutPowerAfter - 1, stop: shutDown},
-		"shutdown ordered five minutes ago becomes a power cut": {seen: actuator.Running, toldFor: cutPowerAfter, stop: cutPower},
-		"machine that is off is turned on":                      {seen: actuator.Stopped, start: turnOn},
-		"machine that is shutting down is turned on later":      {seen: actuator.Stopping, isTooEarly: true},
+		"running machine without an order is shut down":                                    {seen: actuator.Running, stop: shutDown},
+		"running machine with a shutdown a second ago is shut down again, but not started": {seen: actuator.Running, isPending: true, toldFor: time.Second, stop: shutDown, isTooEarly: true},
+		"running machine with a shutdown under five minutes ago is shut down again":        {seen: actuator.Running, toldFor: cutPowerAfter - 1, stop: shutDown},
+		"running machine with a shutdown five minutes ago loses its power":                 {seen: actuator.Running, toldFor: cutPowerAfter, stop: cutPower},
+		"machine that is off is turned on":                                                 {seen: actuator.Stopped, start: turnOn},
+		"machine that is shutting down is not started yet":                                 {seen: actuator.Stopping, isTooEarly: true},
 	} {
 		order, err := chooseStop(row.seen, row.toldFor)
 		if order != row.stop || err != nil {
@@ -242,7 +242,7 @@ func TestLogins(t *testing.T) {
 	}
 }
 
-// busyConnection sends every second packet too late.
+// busyConnection reports for every second packet that its deadline has passed, and does not send it.
 type busyConnection struct {
 	net.Conn
 	packets int
@@ -341,7 +341,7 @@ func TestAnswersAfterTheDeadlineAreIgnored(t *testing.T) {
 	}
 }
 
-// lateServer answers a request with an empty body once the request has ended.
+// lateServer answers a request with an empty body once the context of the request has ended.
 type lateServer struct{}
 
 // RoundTrip implements http.RoundTripper.
