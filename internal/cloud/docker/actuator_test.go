@@ -39,13 +39,13 @@ func TestTroubleAtAnEngine(t *testing.T) {
 		class      actuator.ErrorClass
 		retryAfter time.Duration
 	}{
-		"failed listing is retried up to the limit":          {actuatortest.Fault{Operation: list, Status: http.StatusInternalServerError}, actuatortest.Observe, 2, actuator.Unreachable, 0},
-		"429 is not retried and its Retry-After is returned": {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
-		"excessive Retry-After is capped":                    {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, 10 * time.Minute},
-		"failed stop call is not retried":                    {actuatortest.Fault{Operation: stop, Status: http.StatusBadGateway}, actuatortest.Stop, 3, actuator.Unreachable, 0},
-		"failed stop concerns only its container":            {actuatortest.Fault{Operation: stop, Status: http.StatusInternalServerError}, actuatortest.Stop, 3, actuator.Other, 0},
-		"failed start call is retried":                       {actuatortest.Fault{Operation: start, Status: http.StatusBadGateway}, actuatortest.Start, 6, actuator.Unreachable, 0},
-		"redirect is not followed":                           {actuatortest.Fault{Operation: list, Status: http.StatusTemporaryRedirect}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"failed listing is retried up to the limit":                 {actuatortest.Fault{Operation: list, Status: http.StatusInternalServerError}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"429 is not retried and its Retry-After is returned":        {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
+		"excessive Retry-After is capped":                           {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, 10 * time.Minute},
+		"stop call that fails with 502 is not retried":              {actuatortest.Fault{Operation: stop, Status: http.StatusBadGateway}, actuatortest.Stop, 3, actuator.Unreachable, 0},
+		"stop call that fails with 500 concerns only its container": {actuatortest.Fault{Operation: stop, Status: http.StatusInternalServerError}, actuatortest.Stop, 3, actuator.Other, 0},
+		"start call that fails with 502 is retried":                 {actuatortest.Fault{Operation: start, Status: http.StatusBadGateway}, actuatortest.Start, 6, actuator.Unreachable, 0},
+		"redirect is not followed":                                  {actuatortest.Fault{Operation: list, Status: http.StatusTemporaryRedirect}, actuatortest.Observe, 2, actuator.Unreachable, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			actuatortest.ExpectEffect(t, startEngine(t).newCluster(), row.op, row.fault, actuatortest.FaultEffect{Class: row.class, RetryAfter: row.retryAfter, Calls: row.calls})
@@ -53,7 +53,8 @@ func TestTroubleAtAnEngine(t *testing.T) {
 	}
 }
 
-// TestContainerWithAStopRequestCountsAsStopping uses a container that never stops, as Docker shows it.
+// TestContainerWithAStopRequestCountsAsStopping uses a container that ignores its stop request, and that Docker shows
+// as running.
 func TestContainerWithAStopRequestCountsAsStopping(t *testing.T) {
 	engine := startEngine(t)
 	now := clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0))
@@ -214,14 +215,14 @@ func TestInvalidCertificatesAreReported(t *testing.T) {
 		change func(map[string][]byte)
 		want   string
 	}{
-		"client that is unknown to the engine is refused": {func(secret map[string][]byte) {
+		"client certificate that the engine rejects is reported": {func(secret map[string][]byte) {
 			own := stranger.newCredentials(t)
 			secret[certificateKey], secret[privateKeyKey] = own[certificateKey], own[privateKeyKey]
 		}, "the engine rejects the certificate"},
-		"engine with an unknown authority is refused":                       {func(secret map[string][]byte) { secret[authorityKey] = stranger.PEM }, "the engine's certificate is not signed by ca.crt"},
-		"engine with an authority that is missing in the Secret is refused": {func(secret map[string][]byte) { delete(secret, authorityKey) }, "the engine's certificate is not signed by ca.crt"},
-		"key of another certificate is refused":                             {func(secret map[string][]byte) { secret[privateKeyKey] = stranger.newCredentials(t)[privateKeyKey] }, "must be a certificate in PEM and its key"},
-		"authority that is not in PEM is refused":                           {func(secret map[string][]byte) { secret[authorityKey] = []byte("x") }, "ca.crt of the credentials Secret must be"},
+		"engine whose authority differs from ca.crt is refused": {func(secret map[string][]byte) { secret[authorityKey] = stranger.PEM }, "the engine's certificate is not signed by ca.crt"},
+		"engine is refused if ca.crt is missing in the Secret":  {func(secret map[string][]byte) { delete(secret, authorityKey) }, "the engine's certificate is not signed by ca.crt"},
+		"private key of another certificate is refused":         {func(secret map[string][]byte) { secret[privateKeyKey] = stranger.newCredentials(t)[privateKeyKey] }, "must be a certificate in PEM and its key"},
+		"ca.crt that is not PEM is refused":                     {func(secret map[string][]byte) { secret[authorityKey] = []byte("x") }, "ca.crt of the credentials Secret must be"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := c.Target()

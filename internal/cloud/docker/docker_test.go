@@ -118,7 +118,8 @@ func (s *simulatedEngine) askDocker(ctx context.Context, method, path string, bo
 // dockerCluster is a cluster with containers of a real engine as its nodes.
 type dockerCluster struct{ *simulatedCluster }
 
-// Create creates containers and starts them. Every third one stops slowly. They are removed with the test.
+// Create creates containers and starts them. Every third container stops slowly. The containers are removed at the end
+// of the test.
 func (c dockerCluster) Create(t *testing.T, n int) []string {
 	t.Helper()
 	var ids []string

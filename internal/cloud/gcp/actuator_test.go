@@ -44,10 +44,10 @@ func TestTroubleAtGoogleCloud(t *testing.T) {
 		"Retry-After of an overloaded cloud is returned":         {actuatortest.Fault{Operation: list, Status: http.StatusServiceUnavailable, RetryAfter: "7"}, actuatortest.Observe, 1, actuator.Throttled, 7 * time.Second},
 		"excessive Retry-After is capped":                        {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, 10 * time.Minute},
 		"Retry-After of a rejected login is returned":            {actuatortest.Fault{Operation: login, Status: http.StatusTooManyRequests, RetryAfter: "9"}, actuatortest.Observe, 1, actuator.Throttled, 9 * time.Second},
-		"login that fails with 502 is unreachable":               {actuatortest.Fault{Operation: login, Status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"login that fails with 502 counts as unreachable":        {actuatortest.Fault{Operation: login, Status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
 		"failed stop call is not retried":                        {actuatortest.Fault{Operation: stop, Status: http.StatusBadGateway}, actuatortest.Stop, 3, actuator.Unreachable, 0},
 		"failed start call is retried":                           {actuatortest.Fault{Operation: start, Status: http.StatusBadGateway}, actuatortest.Start, 6, actuator.Unreachable, 0},
-		"exceeded quota is missing capacity":                     {actuatortest.Fault{Operation: start, Status: http.StatusForbidden, Code: "quotaExceeded"}, actuatortest.Start, 3, actuator.NoCapacity, 0},
+		"exceeded quota counts as missing capacity":              {actuatortest.Fault{Operation: start, Status: http.StatusForbidden, Code: "quotaExceeded"}, actuatortest.Start, 3, actuator.NoCapacity, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			actuatortest.ExpectEffect(t, startGCP(t).newCluster(), row.op, row.fault, actuatortest.FaultEffect{Class: row.class, RetryAfter: row.retryAfter, Calls: row.calls})
@@ -283,11 +283,11 @@ func TestRightsAreCheckedForEachClusterAndZone(t *testing.T) {
 		ids       []string
 		questions int
 	}{
-		"denied cluster listed first is found with at most two checks":                   {[]string{"a/denied-worker-a-9vq4d", "a/dev-worker-a-9vq4d"}, 2},
-		"denied cluster listed last is found with at most two checks":                    {[]string{"a/dev-worker-a-9vq4d", "a/denied-worker-a-9vq4d"}, 2},
-		"denied cluster whose pool names lack a role is found with at most two checks":   {[]string{"a/denied-gpu-a-9vq4d", "a/dev-gpu-a-9vq4d", "a/dev-gpu-a-x7k2p"}, 2},
-		"denied cluster in a separate zone is found with at most two checks":             {[]string{"a/dev-master-0", "b/denied-master-0", "a/dev-master-1", "a/dev-master-2"}, 2},
-		"denied cluster next to one in several zones is found with at most three checks": {[]string{"a/dev-master-0", "b/dev-master-1", "b/dev-worker-b-9vq4d", "a/denied-master-0"}, 3},
+		"denied cluster listed first is found with at most two checks":                                 {[]string{"a/denied-worker-a-9vq4d", "a/dev-worker-a-9vq4d"}, 2},
+		"denied cluster listed last is found with at most two checks":                                  {[]string{"a/dev-worker-a-9vq4d", "a/denied-worker-a-9vq4d"}, 2},
+		"denied cluster whose machine names lack a role is found with at most two checks":              {[]string{"a/denied-gpu-a-9vq4d", "a/dev-gpu-a-9vq4d", "a/dev-gpu-a-x7k2p"}, 2},
+		"denied cluster in a separate zone is found with at most two checks":                           {[]string{"a/dev-master-0", "b/denied-master-0", "a/dev-master-1", "a/dev-master-2"}, 2},
+		"denied cluster next to a granted cluster in several zones is found with at most three checks": {[]string{"a/dev-master-0", "b/dev-master-1", "b/dev-worker-b-9vq4d", "a/denied-master-0"}, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cloud := startGCP(t)
@@ -366,21 +366,21 @@ func TestCredentials(t *testing.T) {
 		class  actuator.ErrorClass
 		says   string
 	}{
-		"service account key is accepted":                    {secret: other("", "")},
-		"service account key in Google's format is accepted": {secret: other("private_key", pemOf(asPKCS8))},
-		"old token_uri is accepted":                          {secret: other("token_uri", "https://accounts.google.com/o/oauth2/token")},
-		"missing Secret":                                     {class: actuator.CredentialsMissing, says: "has no osServiceAccount.json"},
-		"key file that is not JSON":                          {secret: map[string][]byte{serviceAccountKey: []byte("hush {")}, class: actuator.CredentialsInvalid, says: "expected a JSON object"},
-		"missing project":                                    {secret: other("project_id", ""), class: actuator.CredentialsMissing, says: "has no project_id"},
-		"missing private key":                                {secret: other("private_key", ""), class: actuator.CredentialsMissing, says: "has no private_key"},
-		"project with a path traversal":                      {secret: other("project_id", "../hush"), class: actuator.CredentialsInvalid, says: "project_id of"},
-		"key of the type external_account":                   {secret: other("type", "external_account"), class: actuator.CredentialsInvalid, says: `found "external_account"`},
-		"token_uri of another server":                        {secret: other("token_uri", "https://hush.example.com/"), class: actuator.CredentialsInvalid, says: "token_uri of"},
-		"another universe_domain":                            {secret: other("universe_domain", "hush.example.com"), class: actuator.CredentialsInvalid, says: "universe_domain of"},
-		"private key that is not PEM":                        {secret: other("private_key", "hush"), class: actuator.CredentialsInvalid, says: "private_key of"},
-		"private key that is not RSA":                        {secret: other("private_key", pemOf(notRSA)), class: actuator.CredentialsInvalid, says: "must be an RSA key"},
-		"another service account":                            {secret: other("client_email", "hush@example.com"), class: actuator.CredentialsInvalid, says: "login: invalid_grant"},
-		"another project":                                    {secret: other("project_id", "another"), class: actuator.PermissionDenied, says: "forbidden"},
+		"service account key is accepted":                                    {secret: other("", "")},
+		"service account key in Google's format is accepted":                 {secret: other("private_key", pemOf(asPKCS8))},
+		"old token_uri is accepted":                                          {secret: other("token_uri", "https://accounts.google.com/o/oauth2/token")},
+		"missing Secret is CredentialsMissing":                               {class: actuator.CredentialsMissing, says: "has no osServiceAccount.json"},
+		"key file that is not JSON is CredentialsInvalid":                    {secret: map[string][]byte{serviceAccountKey: []byte("hush {")}, class: actuator.CredentialsInvalid, says: "expected a JSON object"},
+		"missing project is CredentialsMissing":                              {secret: other("project_id", ""), class: actuator.CredentialsMissing, says: "has no project_id"},
+		"missing private key is CredentialsMissing":                          {secret: other("private_key", ""), class: actuator.CredentialsMissing, says: "has no private_key"},
+		"project with a path traversal is CredentialsInvalid":                {secret: other("project_id", "../hush"), class: actuator.CredentialsInvalid, says: "project_id of"},
+		"key of the type external_account is CredentialsInvalid":             {secret: other("type", "external_account"), class: actuator.CredentialsInvalid, says: `found "external_account"`},
+		"token_uri of another server is CredentialsInvalid":                  {secret: other("token_uri", "https://hush.example.com/"), class: actuator.CredentialsInvalid, says: "token_uri of"},
+		"another universe_domain is CredentialsInvalid":                      {secret: other("universe_domain", "hush.example.com"), class: actuator.CredentialsInvalid, says: "universe_domain of"},
+		"private key that is not PEM is CredentialsInvalid":                  {secret: other("private_key", "hush"), class: actuator.CredentialsInvalid, says: "private_key of"},
+		"private key that is not RSA is CredentialsInvalid":                  {secret: other("private_key", pemOf(notRSA)), class: actuator.CredentialsInvalid, says: "must be an RSA key"},
+		"key with the name of another service account is CredentialsInvalid": {secret: other("client_email", "hush@example.com"), class: actuator.CredentialsInvalid, says: "login: invalid_grant"},
+		"key with the name of another project is PermissionDenied":           {secret: other("project_id", "another"), class: actuator.PermissionDenied, says: "forbidden"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := cloud.actuator.Observe(t.Context(), actuator.Target{InfraID: "a", Credentials: row.secret})

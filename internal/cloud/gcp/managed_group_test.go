@@ -55,7 +55,7 @@ func TestMembersOfManagedGroupsAreFoundByTheirMetadata(t *testing.T) {
 	c.expectGroups(t, 1, want)
 }
 
-// TestAnInstanceWhoseMetadataCannotBeReadCountsAsAMember uses a cluster in which every instance has the key.
+// TestAnInstanceWhoseMetadataCannotBeReadCountsAsAMember uses an instance with the metadata key of managed groups.
 func TestAnInstanceWhoseMetadataCannotBeReadCountsAsAMember(t *testing.T) {
 	for name, row := range map[string]struct {
 		fault actuatortest.Fault
@@ -86,8 +86,8 @@ func TestAnInstanceWhoseMetadataCannotBeReadCountsAsAMember(t *testing.T) {
 	}
 }
 
-// TestMetadataIsReadInParts uses more instances with the key than one listing reads. The others count as members
-// until a later listing reads them.
+// TestMetadataIsReadInParts uses more instances with the key than one listing reads. The unread instances count as
+// members until a later listing reads them.
 func TestMetadataIsReadInParts(t *testing.T) {
 	c := startGCP(t).newCluster()
 	const count, perListing = 250, 200

@@ -38,8 +38,8 @@ func TestExceededQuotasAreReported(t *testing.T) {
 
 func TestUnreadableQuotasDoNotFailAListing(t *testing.T) {
 	for name, fault := range map[string]actuatortest.Fault{
-		"missing right":  {Status: http.StatusForbidden, Code: "forbidden"},
-		"failing server": {Status: http.StatusInternalServerError, Code: "backendError"},
+		"listing without the right to read quotas succeeds":          {Status: http.StatusForbidden, Code: "forbidden"},
+		"listing with a server error at the read of quotas succeeds": {Status: http.StatusInternalServerError, Code: "backendError"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := startGCP(t).newCluster()

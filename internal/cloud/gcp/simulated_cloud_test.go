@@ -53,7 +53,7 @@ type simulatedGCP struct {
 
 	instances map[string]*simulatedInstance
 	orders    map[string]*simulatedOrder
-	// quotas are the quotas of a region.
+	// quotas maps a region to its quotas.
 	quotas map[string]map[string]any
 	// queries are the query parameters of listings.
 	queries  []url.Values
@@ -385,8 +385,8 @@ func (s *simulatedGCP) credentials(other map[string]string) map[string][]byte {
 	return map[string][]byte{serviceAccountKey: text}
 }
 
-// newCluster returns a cluster with an infraID that begins with the previous one's, as far as the length of names
-// allows.
+// newCluster returns a cluster with an infraID that begins with the previous cluster's infraID, as far as the length of
+// names allows.
 func (s *simulatedGCP) newCluster() *simulatedCluster {
 	s.Lock()
 	defer s.Unlock()

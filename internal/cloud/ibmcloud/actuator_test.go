@@ -37,10 +37,10 @@ func TestTroubleAtIBMCloud(t *testing.T) {
 		"429 is not retried and its Retry-After is returned": {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
 		"Retry-After of an overloaded cloud is returned":     {actuatortest.Fault{Operation: list, Status: http.StatusServiceUnavailable, RetryAfter: "7"}, actuatortest.Observe, 1, actuator.Throttled, 7 * time.Second},
 		"Retry-After of a rejected login is returned":        {actuatortest.Fault{Operation: login, Status: http.StatusTooManyRequests, RetryAfter: "9"}, actuatortest.Observe, 1, actuator.Throttled, 9 * time.Second},
-		"login that fails with 502 is unreachable":           {actuatortest.Fault{Operation: login, Status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"login that fails with 502 counts as unreachable":    {actuatortest.Fault{Operation: login, Status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
 		"failed stop call is not retried":                    {actuatortest.Fault{Operation: stop, Status: http.StatusBadGateway}, actuatortest.Stop, 3, actuator.Unreachable, 0},
 		"failed start call is retried":                       {actuatortest.Fault{Operation: start, Status: http.StatusBadGateway}, actuatortest.Start, 6, actuator.Unreachable, 0},
-		"exceeded quota is missing capacity":                 {actuatortest.Fault{Operation: start, Status: http.StatusConflict, Code: "over_quota"}, actuatortest.Start, 3, actuator.NoCapacity, 0},
+		"exceeded quota counts as missing capacity":          {actuatortest.Fault{Operation: start, Status: http.StatusConflict, Code: "over_quota"}, actuatortest.Start, 3, actuator.NoCapacity, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			actuatortest.ExpectEffect(t, startIBMCloud(t).newCluster(), row.op, row.fault, actuatortest.FaultEffect{Class: row.class, RetryAfter: row.retryAfter, Calls: row.calls})
@@ -136,11 +136,11 @@ func TestOwnersOfInstances(t *testing.T) {
 		vm      vpcInstance
 		isOwned bool
 	}{
-		"worker in the cluster's VPC is owned":                 {vpcInstance{Name: "a-worker", VPC: namedReference{"a-vpc"}}, true},
-		"worker in the cluster's resource group is owned":      {vpcInstance{Name: "a-worker", VPC: namedReference{"net"}, ResourceGroup: namedReference{"a"}}, true},
-		"machine with only the cluster's name is not owned":    {vpcInstance{Name: "a-worker", VPC: namedReference{"net"}}, false},
-		"another machine in the cluster's VPC is not owned":    {vpcInstance{Name: "bastion", VPC: namedReference{"a-vpc"}}, false},
-		"machine of a cluster with a longer name is not owned": {vpcInstance{Name: "a-b-worker", VPC: namedReference{"a-b-vpc"}, ResourceGroup: namedReference{"a-b"}}, false},
+		"worker in the cluster's VPC is owned":                                   {vpcInstance{Name: "a-worker", VPC: namedReference{"a-vpc"}}, true},
+		"worker in the cluster's resource group is owned":                        {vpcInstance{Name: "a-worker", VPC: namedReference{"net"}, ResourceGroup: namedReference{"a"}}, true},
+		"machine with the cluster's name outside its VPC and group is not owned": {vpcInstance{Name: "a-worker", VPC: namedReference{"net"}}, false},
+		"machine with another name in the cluster's VPC is not owned":            {vpcInstance{Name: "bastion", VPC: namedReference{"a-vpc"}}, false},
+		"machine of a cluster with a longer name is not owned":                   {vpcInstance{Name: "a-b-worker", VPC: namedReference{"a-b-vpc"}, ResourceGroup: namedReference{"a-b"}}, false},
 	} {
 		if got := isOwnedBy(&row.vm, "a"); got != row.isOwned {
 			t.Errorf("%s: owned is %t, want %t", name, got, row.isOwned)
@@ -216,14 +216,14 @@ func TestCredentials(t *testing.T) {
 		class  actuator.ErrorClass
 		says   string
 	}{
-		"API key is accepted":      {secret: key(goodAPIKey), region: goodRegion},
-		"missing Secret":           {region: goodRegion, class: actuator.CredentialsMissing, says: "has no ibmcloud_api_key"},
-		"empty API key":            {secret: key(" \n"), region: goodRegion, class: actuator.CredentialsMissing, says: "has no ibmcloud_api_key"},
-		"unknown API key":          {secret: key("hush"), region: goodRegion, class: actuator.CredentialsInvalid, says: "login: BXNIM0415E"},
-		"API key that is too long": {secret: key(strings.Repeat("hush", 200)), region: goodRegion, class: actuator.CredentialsInvalid, says: "longer than an API key"},
-		"missing region":           {secret: key(goodAPIKey), class: actuator.Other, says: "expected a region such as eu-de"},
-		"host as a region":         {secret: key(goodAPIKey), region: "evil.example.com/", class: actuator.Other, says: "expected a region such as eu-de"},
-		"number as a region":       {secret: key(goodAPIKey), region: "-1", class: actuator.Other, says: "expected a region such as eu-de"},
+		"API key is accepted":                            {secret: key(goodAPIKey), region: goodRegion},
+		"missing Secret is CredentialsMissing":           {region: goodRegion, class: actuator.CredentialsMissing, says: "has no ibmcloud_api_key"},
+		"empty API key is CredentialsMissing":            {secret: key(" \n"), region: goodRegion, class: actuator.CredentialsMissing, says: "has no ibmcloud_api_key"},
+		"unknown API key is CredentialsInvalid":          {secret: key("hush"), region: goodRegion, class: actuator.CredentialsInvalid, says: "login: BXNIM0415E"},
+		"API key that is too long is CredentialsInvalid": {secret: key(strings.Repeat("hush", 200)), region: goodRegion, class: actuator.CredentialsInvalid, says: "longer than an API key"},
+		"missing region is reported":                     {secret: key(goodAPIKey), class: actuator.Other, says: "expected a region such as eu-de"},
+		"host as a region is reported":                   {secret: key(goodAPIKey), region: "evil.example.com/", class: actuator.Other, says: "expected a region such as eu-de"},
+		"number as a region is reported":                 {secret: key(goodAPIKey), region: "-1", class: actuator.Other, says: "expected a region such as eu-de"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := cloud.actuator.Observe(t.Context(), actuator.Target{InfraID: "a", Region: row.region, Credentials: row.secret})

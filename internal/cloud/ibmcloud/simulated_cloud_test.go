@@ -295,7 +295,7 @@ func goodCredentials() map[string][]byte {
 	return map[string][]byte{apiKeyKey: []byte(goodAPIKey + "\n")}
 }
 
-// newCluster returns a cluster with an infraID that begins with the previous one's.
+// newCluster returns a cluster with an infraID that begins with the previous cluster's infraID.
 func (s *simulatedIBMCloud) newCluster() *simulatedCluster {
 	s.Lock()
 	defer s.Unlock()

@@ -65,7 +65,7 @@ func TestGuestIsShutDownAndNeverPoweredOff(t *testing.T) {
 	if calls := daemon.countCalls(); calls[procDomainDestroy] > 0 {
 		t.Errorf("%d guests lost their power, want none", calls[procDomainDestroy])
 	}
-	// The domain has not been requested to turn off since it was started again.
+	// The domain has received no shutdown request since it was started again.
 	daemon.change(func() { daemon.find(deaf).turnOff() })
 	if err := daemon.actuator.Start(t.Context(), c.Target(), ids); err != nil {
 		t.Error(err)
@@ -117,20 +117,20 @@ func TestDomainsInEveryState(t *testing.T) {
 		// stopClass and startClass are the classes of refusals.
 		stopClass, startClass actuator.ErrorClass
 	}{
-		"running domain":                         {domainState{stateRunning, 1}, actuator.Running, false, actuator.Stopped, actuator.Running, "", ""},
-		"blocked domain":                         {domainState{stateBlocked, 0}, actuator.Running, false, actuator.Running, actuator.Running, "", ""},
-		"domain in an unknown state":             {domainState{99, 0}, actuator.Running, false, actuator.Running, actuator.Running, "", ""},
-		"domain paused by a user":                {domainState{statePaused, 1}, actuator.Running, false, actuator.Running, actuator.Running, actuator.Other, actuator.Other},
-		"domain paused after an I/O error":       {domainState{statePaused, 5}, actuator.Running, false, actuator.Running, actuator.Running, actuator.Other, actuator.Other},
-		"domain paused after a failed migration": {domainState{statePaused, 13}, actuator.Running, false, actuator.Running, actuator.Running, actuator.Other, actuator.Other},
-		"domain paused during migration":         {domainState{statePaused, 2}, actuator.Running, false, actuator.Running, actuator.Running, actuator.WrongState, actuator.WrongState},
-		"domain paused for a snapshot":           {domainState{statePaused, 9}, actuator.Running, false, actuator.Running, actuator.Running, actuator.WrongState, actuator.WrongState},
-		"domain that is starting":                {domainState{statePaused, pausedStartingUp}, actuator.Starting, false, actuator.Starting, actuator.Starting, actuator.WrongState, ""},
-		"domain paused during its shutdown":      {domainState{statePaused, pausedShuttingDown}, actuator.Stopping, false, actuator.Stopping, actuator.Stopping, "", actuator.WrongState},
-		"domain that is shutting down":           {domainState{stateShuttingDown, 1}, actuator.Stopping, false, actuator.Stopping, actuator.Stopping, "", actuator.WrongState},
-		"domain that is shut off":                {domainState{stateShutOff, 1}, actuator.Stopped, false, actuator.Stopped, actuator.Running, "", ""},
-		"crashed domain":                         {domainState{stateCrashed, 1}, actuator.Stopped, true, actuator.Stopped, actuator.Running, "", ""},
-		"domain suspended by the guest":          {domainState{statePMSuspended, 0}, actuator.Stopped, true, actuator.Stopped, actuator.Running, "", ""},
+		"running domain is Running and can be shut down":                                        {domainState{stateRunning, 1}, actuator.Running, false, actuator.Stopped, actuator.Running, "", ""},
+		"blocked domain is Running and accepts both orders":                                     {domainState{stateBlocked, 0}, actuator.Running, false, actuator.Running, actuator.Running, "", ""},
+		"domain in an unknown state is Running and accepts both orders":                         {domainState{99, 0}, actuator.Running, false, actuator.Running, actuator.Running, "", ""},
+		"domain paused by a user is Running, and orders are refused permanently":                {domainState{statePaused, 1}, actuator.Running, false, actuator.Running, actuator.Running, actuator.Other, actuator.Other},
+		"domain paused after an I/O error is Running, and orders are refused permanently":       {domainState{statePaused, 5}, actuator.Running, false, actuator.Running, actuator.Running, actuator.Other, actuator.Other},
+		"domain paused after a failed migration is Running, and orders are refused permanently": {domainState{statePaused, 13}, actuator.Running, false, actuator.Running, actuator.Running, actuator.Other, actuator.Other},
+		"domain paused during migration is Running, and orders are refused temporarily":         {domainState{statePaused, 2}, actuator.Running, false, actuator.Running, actuator.Running, actuator.WrongState, actuator.WrongState},
+		"domain paused for a snapshot is Running, and orders are refused temporarily":           {domainState{statePaused, 9}, actuator.Running, false, actuator.Running, actuator.Running, actuator.WrongState, actuator.WrongState},
+		"domain that is starting is Starting, and a stop is refused temporarily":                {domainState{statePaused, pausedStartingUp}, actuator.Starting, false, actuator.Starting, actuator.Starting, actuator.WrongState, ""},
+		"domain paused during its shutdown is Stopping, and a start is refused temporarily":     {domainState{statePaused, pausedShuttingDown}, actuator.Stopping, false, actuator.Stopping, actuator.Stopping, "", actuator.WrongState},
+		"domain that is shutting down is Stopping, and a start is refused temporarily":          {domainState{stateShuttingDown, 1}, actuator.Stopping, false, actuator.Stopping, actuator.Stopping, "", actuator.WrongState},
+		"domain that is shut off is Stopped and can be started":                                 {domainState{stateShutOff, 1}, actuator.Stopped, false, actuator.Stopped, actuator.Running, "", ""},
+		"crashed domain is Stopped, holds capacity and can be started":                          {domainState{stateCrashed, 1}, actuator.Stopped, true, actuator.Stopped, actuator.Running, "", ""},
+		"domain suspended by the guest is Stopped, holds capacity and can be started":           {domainState{statePMSuspended, 0}, actuator.Stopped, true, actuator.Stopped, actuator.Running, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for operation, want := range map[string]struct {
@@ -170,16 +170,16 @@ func TestOwnersOfDomains(t *testing.T) {
 		isClaimed     bool
 		want          string
 	}{
-		"domain with the name of a cluster's machine belongs to the cluster":               {"sleepy-worker-0", "", false, "sleepy"},
-		"domain name that begins with two infraIDs belongs to the cluster before the role": {"sleepy-a-worker-0", "", false, "sleepy-a"},
-		"domain name that begins with the infraID without a dash belongs to no cluster":    {"sleepy2-worker-0", "", false, ""},
-		"domain with the name of the infraID belongs to no cluster":                        {"sleepy", "", false, ""},
-		"domain of a cluster with a longer infraID belongs to no polled cluster":           {"sleepy-b-worker-0", "", false, ""},
-		"domain name without a role belongs to no cluster":                                 {"sleepy-db", "", false, ""},
-		"metadata decide without a matching name":                                          {"db", "other", true, "other"},
-		"metadata of another cluster has precedence over the name":                         {"sleepy-worker-0", "other", true, "other"},
-		"metadata of an unwanted cluster has precedence over the name":                     {"sleepy-worker-0", "foreign", true, ""},
-		"metadata without a cluster has precedence over the name":                          {"sleepy-worker-0", "", true, ""},
+		"domain with the name of a cluster's machine belongs to the cluster":                   {"sleepy-worker-0", "", false, "sleepy"},
+		"domain name that begins with two infraIDs belongs to the cluster with the longer one": {"sleepy-a-worker-0", "", false, "sleepy-a"},
+		"domain name that begins with the infraID without a dash belongs to no cluster":        {"sleepy2-worker-0", "", false, ""},
+		"domain name that equals the infraID belongs to no cluster":                            {"sleepy", "", false, ""},
+		"domain of a cluster with a longer infraID belongs to no polled cluster":               {"sleepy-b-worker-0", "", false, ""},
+		"domain name without a role belongs to no cluster":                                     {"sleepy-db", "", false, ""},
+		"domain with metadata of a cluster belongs to it without a matching name":              {"db", "other", true, "other"},
+		"domain with metadata of another cluster belongs to that cluster despite its name":     {"sleepy-worker-0", "other", true, "other"},
+		"domain with metadata of an unwanted cluster belongs to no cluster despite its name":   {"sleepy-worker-0", "foreign", true, ""},
+		"domain with metadata without a cluster belongs to no cluster despite its name":        {"sleepy-worker-0", "", true, ""},
 	} {
 		if got := findOwner(row.domain, row.claim, row.isClaimed, clusters); got != row.want {
 			t.Errorf("%s: found %q, want %q", name, got, row.want)
@@ -225,9 +225,9 @@ func TestHostileAnswersAreCut(t *testing.T) {
 	}{
 		"frame shorter than its header is refused":    {always(words(3, 0, 0, 0, 0, 0, 0)), "not a valid libvirt response"},
 		"frame larger than the maximum is refused":    {always(words(1<<31, 0, 0, 0, 0, 0, 0)), "larger than allowed"},
-		"another protocol is refused":                 {always([]byte("HTTP/1.1 400 Bad Request\r\n\r\n12345678")), "larger than allowed"},
+		"HTTP response instead of a frame is refused": {always([]byte("HTTP/1.1 400 Bad Request\r\n\r\n12345678")), "larger than allowed"},
 		"too many authentication methods are refused": {func(procedure, serial uint32) []byte { return buildFrame(procedure, serial, statusOK, words(1<<31)) }, "not a valid libvirt response"},
-		"undefined status is refused":                 {func(procedure, serial uint32) []byte { return buildFrame(procedure, serial, 7, nil) }, "not a valid libvirt response"},
+		"undefined status of a response is refused":   {func(procedure, serial uint32) []byte { return buildFrame(procedure, serial, 7, nil) }, "not a valid libvirt response"},
 		"error without a message is refused":          {func(procedure, serial uint32) []byte { return buildFrame(procedure, serial, statusError, nil) }, "not a valid libvirt response"},
 		"list of too many domains is refused":         {listing(1 << 31), "more domains than allowed"},
 		"list shorter than its length is refused":     {listing(9), "not a valid libvirt response"},

@@ -292,10 +292,10 @@ func TestRealLibvirtdAuthenticatesClients(t *testing.T) {
 		class  actuator.ErrorClass
 		says   string
 	}{
-		"certificate of another authority": {daemon.credentials(t, newTestAuthority(t), "torpor"), actuator.CredentialsInvalid, "rejects clientcert.pem"},
-		"daemon of another authority":      {with(daemon.secret, authorityKey, newTestAuthority(t).pem), actuator.Unreachable, "not signed by cacert.pem"},
-		"daemon under another name":        {with(daemon.secret, uriKey, []byte(strings.Replace(string(daemon.secret[uriKey]), "127.0.0.1", "localhost", 1))), actuator.Other, "--allow-endpoints lists"},
-		"unavailable driver":               {with(daemon.secret, uriKey, []byte("qemu+tls://"+daemon.address+"/system")), actuator.Unreachable, "the daemon cannot open qemu:///system"},
+		"client certificate of another authority is CredentialsInvalid": {daemon.credentials(t, newTestAuthority(t), "torpor"), actuator.CredentialsInvalid, "rejects clientcert.pem"},
+		"daemon certificate of another authority is Unreachable":        {with(daemon.secret, authorityKey, newTestAuthority(t).pem), actuator.Unreachable, "not signed by cacert.pem"},
+		"daemon under an unlisted name is refused":                      {with(daemon.secret, uriKey, []byte(strings.Replace(string(daemon.secret[uriKey]), "127.0.0.1", "localhost", 1))), actuator.Other, "--allow-endpoints lists"},
+		"driver that the daemon lacks is Unreachable":                   {with(daemon.secret, uriKey, []byte("qemu+tls://"+daemon.address+"/system")), actuator.Unreachable, "the daemon cannot open qemu:///system"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := daemon.actuator.Observe(t.Context(), actuator.Target{InfraID: c.infraID, Credentials: row.secret})

@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// turningOffLooks is the number of observations until a guest is off. The last observation shows the state
-	// shutting down, as the hypervisor does at that point.
+	// turningOffLooks is the number of observations until a guest is off. The last observation before that shows the
+	// state shutting down, as with the hypervisor.
 	turningOffLooks = 3
 	secretWords     = "hush-hush of the host 2026-01-02T03:04:05.678Z 11111111-2222-3333-4444-555555555555"
 )
@@ -288,7 +288,7 @@ func (s *simulatedDaemon) inject(t *testing.T, f fault) {
 	t.Cleanup(func() { s.change(func() { s.faults = nil }) })
 }
 
-// find returns a domain by its ID.
+// find returns the domain with a UUID.
 func (s *simulatedDaemon) find(id string) *simulatedDomain {
 	uuid, _ := parseUUID(id)
 	return s.domains[uuid]
@@ -296,7 +296,7 @@ func (s *simulatedDaemon) find(id string) *simulatedDomain {
 
 func (s *simulatedDaemon) uri() string { return "qemu+tcp://" + s.listener.Addr().String() + "/system" }
 
-// newCluster returns a cluster with an infraID that begins with the previous ones and a dash.
+// newCluster returns a cluster with an infraID that begins with the previous cluster's infraID and a dash.
 func (s *simulatedDaemon) newCluster() *simulatedCluster {
 	s.mu.Lock()
 	defer s.mu.Unlock()

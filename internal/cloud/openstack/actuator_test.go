@@ -39,7 +39,7 @@ func TestTroubleAtOpenStack(t *testing.T) {
 	}{
 		"failed listing is retried up to the limit":          {actuatortest.Fault{Operation: list, Status: http.StatusServiceUnavailable}, actuatortest.Observe, 2, actuator.Unreachable, 0},
 		"429 is not retried and its Retry-After is returned": {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
-		"nova's old status 413 is throttling":                {actuatortest.Fault{Operation: list, Status: http.StatusRequestEntityTooLarge, RetryAfter: "9"}, actuatortest.Observe, 1, actuator.Throttled, 9 * time.Second},
+		"nova's old status 413 counts as throttling":         {actuatortest.Fault{Operation: list, Status: http.StatusRequestEntityTooLarge, RetryAfter: "9"}, actuatortest.Observe, 1, actuator.Throttled, 9 * time.Second},
 		"excessive Retry-After is capped":                    {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, 10 * time.Minute},
 		"failed stop call is not retried":                    {actuatortest.Fault{Operation: stop, Status: http.StatusServiceUnavailable}, actuatortest.Stop, 3, actuator.Unreachable, 0},
 		"failed start call is retried":                       {actuatortest.Fault{Operation: start, Status: http.StatusServiceUnavailable}, actuatortest.Start, 6, actuator.Unreachable, 0},
@@ -133,7 +133,7 @@ func TestServersAreShelvedIfStopMethodIsShelve(t *testing.T) {
 		t.Errorf("shelve a server that is off and locked: %v, want a refusal", err)
 	}
 	c.Settle(t)
-	expectHeld(ids[0], ids[4]) // A failed server is turned off first.
+	expectHeld(ids[0], ids[4]) // A failed server is turned off in one pass, and shelved in the next.
 	cloud.Change(func() { cloud.servers[ids[0]].isLocked = false })
 	if err := cloud.actuator.Stop(t.Context(), c.Target(), ids); err != nil {
 		t.Errorf("shelve the others: %v", err)
@@ -142,7 +142,8 @@ func TestServersAreShelvedIfStopMethodIsShelve(t *testing.T) {
 	expectHeld()
 }
 
-// TestServersThatStayShelvedAreReported uses a cloud that accepts the order, as OpenStack does.
+// TestServersThatStayShelvedAreReported uses a cloud that accepts the order to unshelve although it has no room, as
+// OpenStack does.
 func TestServersThatStayShelvedAreReported(t *testing.T) {
 	cloud := startOpenStack(t)
 	c := cloud.newShelvedCluster()
@@ -373,29 +374,29 @@ func TestCredentials(t *testing.T) {
 		class  actuator.ErrorClass
 		says   string
 	}{
-		"password is accepted":                              {secret: replace("", "")},
-		"interface as endpoint_type is accepted":            {secret: cloud.credentials("    endpoint_type: publicURL\n")},
-		"cacert with the system's certificates is accepted": {secret: cloud.credentials("    cacert: " + systemRoots + "\n")},
-		"missing Secret":                                    {class: actuator.CredentialsMissing, says: "has no clouds.yaml"},
-		"clouds.yaml that is not YAML":                      {secret: map[string][]byte{cloudsKey: []byte("hush: [")}, class: actuator.CredentialsInvalid, says: "expected YAML"},
-		"cloud that is not listed":                          {secret: replace("fleet:", "other:"), class: actuator.CredentialsInvalid, says: `no cloud "fleet"`},
-		"missing auth_url":                                  {secret: replace("auth_url", "url"), class: actuator.CredentialsMissing, says: "has no auth_url"},
-		"auth_url with the scheme file":                     {secret: replace("http://", "file://"), class: actuator.CredentialsInvalid, says: "must be a URL"},
-		"auth_url with a password":                          {secret: replace("http://", "http://a:hush@"), class: actuator.CredentialsInvalid, says: "must be a URL"},
-		"auth_url of version 2.0":                           {secret: replace("/identity/v3", "/identity/v2.0"), class: actuator.CredentialsInvalid, says: "version 2.0"},
-		"missing user":                                      {secret: replace("username", "name"), class: actuator.CredentialsMissing, says: "neither application_credential_id nor username"},
-		"missing password":                                  {secret: replace("password", "pass"), class: actuator.CredentialsMissing, says: "has no password"},
-		"missing project":                                   {secret: replace("project_id", "project"), class: actuator.CredentialsMissing, says: "neither project_id nor project_name"},
-		"application credential without its secret":         {secret: replace("username", "application_credential_id"), class: actuator.CredentialsMissing, says: "application_credential_secret"},
-		"wrong password":                                    {secret: replace(goodPassword, "hush"), class: actuator.CredentialsInvalid, says: "login: status 401 Unauthorized: The request you have made requires authentication for <hidden>"},
-		"unknown region":                                    {secret: replace("region_name: here", "region_name: nowhere"), class: actuator.Other, says: `the region "nowhere"`},
-		"compute service at another host":                   {secret: replace("region_name: here", "region_name: other"), class: actuator.Unreachable, says: "the API does not answer"},
-		"servers without verification":                      {secret: cloud.credentials("    verify: false\n"), class: actuator.CredentialsInvalid, says: "verify: false"},
-		"cacert outside the Secret":                         {secret: cloud.credentials("    cacert: /etc/passwd\n"), class: actuator.CredentialsInvalid, says: "reads no files"},
-		"cacert without certificates":                       {secret: cloud.credentials("    cacert: " + mountedSecret + "ca.pem\n"), class: actuator.CredentialsInvalid, says: `the key "ca.pem" of the Secret`},
-		"client certificate":                                {secret: cloud.credentials("    cert: /etc/x\n"), class: actuator.CredentialsInvalid, says: "has cert"},
-		"cloud with a profile":                              {secret: cloud.credentials("    profile: rackspace\n"), class: actuator.CredentialsInvalid, says: "refers to a profile"},
-		"interface admin":                                   {secret: cloud.credentials("    interface: admin\n"), class: actuator.CredentialsInvalid, says: "expected public or internal"},
+		"password is accepted":                                            {secret: replace("", "")},
+		"interface as endpoint_type is accepted":                          {secret: cloud.credentials("    endpoint_type: publicURL\n")},
+		"cacert with the system's certificates is accepted":               {secret: cloud.credentials("    cacert: " + systemRoots + "\n")},
+		"missing Secret is CredentialsMissing":                            {class: actuator.CredentialsMissing, says: "has no clouds.yaml"},
+		"clouds.yaml that is not YAML is CredentialsInvalid":              {secret: map[string][]byte{cloudsKey: []byte("hush: [")}, class: actuator.CredentialsInvalid, says: "expected YAML"},
+		"clouds.yaml without the requested cloud is CredentialsInvalid":   {secret: replace("fleet:", "other:"), class: actuator.CredentialsInvalid, says: `no cloud "fleet"`},
+		"missing auth_url is CredentialsMissing":                          {secret: replace("auth_url", "url"), class: actuator.CredentialsMissing, says: "has no auth_url"},
+		"auth_url with the scheme file is CredentialsInvalid":             {secret: replace("http://", "file://"), class: actuator.CredentialsInvalid, says: "must be a URL"},
+		"auth_url with a password is CredentialsInvalid":                  {secret: replace("http://", "http://a:hush@"), class: actuator.CredentialsInvalid, says: "must be a URL"},
+		"auth_url of version 2.0 is CredentialsInvalid":                   {secret: replace("/identity/v3", "/identity/v2.0"), class: actuator.CredentialsInvalid, says: "version 2.0"},
+		"missing user is CredentialsMissing":                              {secret: replace("username", "name"), class: actuator.CredentialsMissing, says: "neither application_credential_id nor username"},
+		"missing password is CredentialsMissing":                          {secret: replace("password", "pass"), class: actuator.CredentialsMissing, says: "has no password"},
+		"missing project is CredentialsMissing":                           {secret: replace("project_id", "project"), class: actuator.CredentialsMissing, says: "neither project_id nor project_name"},
+		"application credential without its secret is CredentialsMissing": {secret: replace("username", "application_credential_id"), class: actuator.CredentialsMissing, says: "application_credential_secret"},
+		"wrong password is CredentialsInvalid":                            {secret: replace(goodPassword, "hush"), class: actuator.CredentialsInvalid, says: "login: status 401 Unauthorized: The request you have made requires authentication for <hidden>"},
+		"unknown region is reported":                                      {secret: replace("region_name: here", "region_name: nowhere"), class: actuator.Other, says: `the region "nowhere"`},
+		"compute service that does not answer is Unreachable":             {secret: replace("region_name: here", "region_name: other"), class: actuator.Unreachable, says: "the API does not answer"},
+		"verify: false is CredentialsInvalid":                             {secret: cloud.credentials("    verify: false\n"), class: actuator.CredentialsInvalid, says: "verify: false"},
+		"cacert outside the Secret is CredentialsInvalid":                 {secret: cloud.credentials("    cacert: /etc/passwd\n"), class: actuator.CredentialsInvalid, says: "reads no files"},
+		"cacert without certificates is CredentialsInvalid":               {secret: cloud.credentials("    cacert: " + mountedSecret + "ca.pem\n"), class: actuator.CredentialsInvalid, says: `the key "ca.pem" of the Secret`},
+		"client certificate is CredentialsInvalid":                        {secret: cloud.credentials("    cert: /etc/x\n"), class: actuator.CredentialsInvalid, says: "has cert"},
+		"cloud with a profile is CredentialsInvalid":                      {secret: cloud.credentials("    profile: rackspace\n"), class: actuator.CredentialsInvalid, says: "refers to a profile"},
+		"interface admin is CredentialsInvalid":                           {secret: cloud.credentials("    interface: admin\n"), class: actuator.CredentialsInvalid, says: "expected public or internal"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := cloud.actuator.Observe(t.Context(), actuator.Target{InfraID: "a", Cloud: "fleet", Credentials: row.secret})

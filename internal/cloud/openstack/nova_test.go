@@ -43,7 +43,7 @@ func startNova(t *testing.T) *simulatedOpenStack {
 	})
 	target := &url.URL{Scheme: "http", Host: "127.0.0.1:" + nova.WaitForLine(t, "SERVING ")}
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
-		r.SetURL(target) // The host is kept, so the links in nova's answers refer to this server.
+		r.SetURL(target) // The Host header is kept, so the links in nova's answers refer to this server.
 		r.Out.Host = r.In.Host
 		r.Out.URL.Path = strings.TrimPrefix(r.In.URL.Path, "/compute")
 		if query := r.Out.URL.Query(); query.Has("limit") {

@@ -49,14 +49,14 @@ type simulatedOpenStack struct {
 	actuator *Actuator
 
 	servers map[string]*simulatedServer
-	// tokens counts the issued tokens. The first expired ones of them are no longer valid.
+	// tokens counts the issued tokens. expired is how many of them, beginning with the oldest, are no longer valid.
 	tokens, expired int
 	isLate          bool
 	clusters        int
 	made            int
 	// latency, if set, is how long a task takes. Otherwise a task takes a number of listings.
 	latency time.Duration
-	// hasNoRoom shelves unshelved servers again. quotaIsUsed refuses to unshelve servers.
+	// If hasNoRoom is true, an order to unshelve is accepted without effect. If quotaIsUsed is true, it is refused.
 	hasNoRoom, quotaIsUsed bool
 	// isRevoked is true if the password and its tokens are no longer accepted.
 	isRevoked bool
@@ -68,7 +68,7 @@ type simulatedOpenStack struct {
 
 type simulatedServer struct {
 	ID, Name, infraID string
-	// status and task are the names in the API. A task lasts for left listings, or until a time.
+	// status and task are the names in the API. A task lasts for left listings, or until arrives.
 	status, task string
 	left         int
 	arrives      time.Time
@@ -311,7 +311,7 @@ func writeError(w http.ResponseWriter, status int, kind, message string) {
 	writeJSON(w, status, map[string]any{kind: map[string]any{"code": status, "message": message}})
 }
 
-// newCluster returns a cluster with an infraID that begins with the previous ones.
+// newCluster returns a cluster with an infraID that begins with the previous cluster's infraID.
 func (s *simulatedOpenStack) newCluster() *simulatedCluster {
 	s.Lock()
 	defer s.Unlock()

@@ -42,9 +42,9 @@ func TestTokensAreFetchedWhenTheyAreNeeded(t *testing.T) {
 		calls   int
 		fetched int32
 	}{
-		"one token serves many calls":    {time.Hour, "", 3, 1},
-		"expiring token is replaced":     {tokenRenewal / 2, "", 3, 3},
-		"refused token is replaced once": {time.Hour, "Bearer token-1", 3, 2},
+		"valid token serves all calls":                {time.Hour, "", 3, 1},
+		"expiring token is replaced before each call": {tokenRenewal / 2, "", 3, 3},
+		"refused token is replaced once":              {time.Hour, "Bearer token-1", 3, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, fetched := newClient(row.good)
@@ -100,7 +100,7 @@ func TestCallsEnd(t *testing.T) {
 		case <-ended:
 		}
 	})
-	t.Cleanup(func() { close(ended) }) // This runs before the server closes, which waits for its handlers.
+	t.Cleanup(func() { close(ended) }) // The handlers return before the server closes, because the server waits for them.
 	client, _ := newClient(time.Hour)
 	client.Timeout = 10 * time.Millisecond
 	if err := client.Call(t.Context(), http.MethodGet, url, nil, nil); err == nil || DescribeMissingAnswer(err) != "the API does not answer" {
@@ -119,7 +119,7 @@ func TestMissingAnswersAreDescribed(t *testing.T) {
 		err  error
 		want string
 	}{
-		"oversized answer exceeds the limit":             {fmt.Errorf("read: %w", httpguard.ErrAnswerTooLarge), "the answer is larger than allowed"},
+		"oversized answer is reported as too large":      {fmt.Errorf("read: %w", httpguard.ErrAnswerTooLarge), "the answer is larger than allowed"},
 		"denied address is reported":                     {fmt.Errorf("dial: %w", httpguard.ErrAddressDenied), httpguard.ErrAddressDenied.Error()},
 		"answer that is not JSON is reported as invalid": {ErrNotJSON, "the answer is not the JSON that the API returns"},
 		"unknown error is reported as a missing answer":  {errors.New("dial tcp 10.0.0.1:4711: refused"), "the API does not answer"},
@@ -137,19 +137,19 @@ func TestRefusalsAreSorted(t *testing.T) {
 		class  actuator.ErrorClass
 		pause  time.Duration
 	}{
-		"429 with a Retry-After in seconds":           {http.StatusTooManyRequests, "30", actuator.Throttled, 30 * time.Second},
-		"429 without a Retry-After":                   {http.StatusTooManyRequests, "", actuator.Throttled, 0},
-		"429 with an excessive Retry-After":           {http.StatusTooManyRequests, "99999999", actuator.Throttled, maxRetryAfter},
-		"429 with a negative Retry-After":             {http.StatusTooManyRequests, "-1", actuator.Throttled, 0},
-		"429 with a Retry-After that is not a number": {http.StatusTooManyRequests, "soon", actuator.Throttled, 0},
-		"503 with a Retry-After":                      {http.StatusServiceUnavailable, "5", actuator.Throttled, 5 * time.Second},
-		"503 without a Retry-After":                   {http.StatusServiceUnavailable, "", actuator.Unreachable, 0},
-		"missing credentials":                         {http.StatusUnauthorized, "", actuator.CredentialsInvalid, 0},
-		"missing right":                               {http.StatusForbidden, "", actuator.PermissionDenied, 0},
-		"deleted machine":                             {http.StatusGone, "", actuator.NotFound, 0},
-		"machine in the wrong state":                  {http.StatusConflict, "", actuator.WrongState, 0},
-		"redirect":                                    {http.StatusFound, "", actuator.Unreachable, 0},
-		"malformed request":                           {http.StatusBadRequest, "", actuator.Other, 0},
+		"429 with a Retry-After in seconds is Throttled with this pause":           {http.StatusTooManyRequests, "30", actuator.Throttled, 30 * time.Second},
+		"429 without a Retry-After is Throttled without a pause":                   {http.StatusTooManyRequests, "", actuator.Throttled, 0},
+		"429 with an excessive Retry-After is Throttled with the maximum pause":    {http.StatusTooManyRequests, "99999999", actuator.Throttled, maxRetryAfter},
+		"429 with a negative Retry-After is Throttled without a pause":             {http.StatusTooManyRequests, "-1", actuator.Throttled, 0},
+		"429 with a Retry-After that is not a number is Throttled without a pause": {http.StatusTooManyRequests, "soon", actuator.Throttled, 0},
+		"503 with a Retry-After is Throttled with this pause":                      {http.StatusServiceUnavailable, "5", actuator.Throttled, 5 * time.Second},
+		"503 without a Retry-After is Unreachable":                                 {http.StatusServiceUnavailable, "", actuator.Unreachable, 0},
+		"401 is CredentialsInvalid":                                                {http.StatusUnauthorized, "", actuator.CredentialsInvalid, 0},
+		"403 is PermissionDenied":                                                  {http.StatusForbidden, "", actuator.PermissionDenied, 0},
+		"410 is NotFound":                                                          {http.StatusGone, "", actuator.NotFound, 0},
+		"409 is WrongState":                                                        {http.StatusConflict, "", actuator.WrongState, 0},
+		"302 is Unreachable":                                                       {http.StatusFound, "", actuator.Unreachable, 0},
+		"400 is Other":                                                             {http.StatusBadRequest, "", actuator.Other, 0},
 	} {
 		refusal := StatusError{Status: row.status, Header: http.Header{"Retry-After": {row.after}}}
 		if class, pause := refusal.Class(), refusal.RetryAfter(); class != row.class || pause != row.pause {

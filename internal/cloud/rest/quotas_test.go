@@ -25,11 +25,11 @@ func TestQuotasAreReadOnceAnHour(t *testing.T) {
 		reads int
 		want  []string
 	}{
-		{name: "first listing", names: []string{"N2_CPUS", "CPUS"}, reads: 1, want: []string{"r/CPUS", "r/N2_CPUS"}},
-		{name: "listing within the hour", after: 59 * time.Minute, reads: 1, want: []string{"r/CPUS", "r/N2_CPUS"}},
-		{name: "failed read keeps the result", after: time.Minute, err: errors.New("forbidden"), reads: 2, want: []string{"r/CPUS", "r/N2_CPUS"}},
-		{name: "failed read is not repeated at once", after: time.Second, reads: 2, want: []string{"r/CPUS", "r/N2_CPUS"}},
-		{name: "quotas are sufficient", after: time.Hour, reads: 3},
+		{name: "first listing reads the quotas", names: []string{"N2_CPUS", "CPUS"}, reads: 1, want: []string{"r/CPUS", "r/N2_CPUS"}},
+		{name: "listing within the hour reads no quotas", after: 59 * time.Minute, reads: 1, want: []string{"r/CPUS", "r/N2_CPUS"}},
+		{name: "failed read keeps the last result", after: time.Minute, err: errors.New("forbidden"), reads: 2, want: []string{"r/CPUS", "r/N2_CPUS"}},
+		{name: "failed read is not repeated within a second", after: time.Second, reads: 2, want: []string{"r/CPUS", "r/N2_CPUS"}},
+		{name: "sufficient quotas are no longer reported", after: time.Hour, reads: 3},
 	} {
 		now.SetTime(now.Now().Add(step.after))
 		got := cache.findExceeded(t.Context(), "r", func(context.Context, string) ([]string, error) {
