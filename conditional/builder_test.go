@@ -237,7 +237,7 @@ func TestBuilderTakesTheNameOfItsKind(t *testing.T) {
 	}
 }
 
-// When a group's manager has stopped, another group can use its name.
+// When a group's manager has stopped, another group can take the group's name.
 func TestNamesAreFreeAgain(t *testing.T) {
 	_, g, err := claimed("again")
 	testenv.Must(t, err)

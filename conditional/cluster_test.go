@@ -199,7 +199,7 @@ func (s *apiServer) updateCRD(def *apiextensionsv1.CustomResourceDefinition, cha
 	})
 }
 
-// setServed adds a version to a CRD, or changes whether it is served.
+// setServed adds a version to a CRD, or changes whether the version is served.
 func (s *apiServer) setServed(def *apiextensionsv1.CustomResourceDefinition, version string, served bool) {
 	s.t.Helper()
 	s.updateCRD(def, func(now *apiextensionsv1.CustomResourceDefinition) {
@@ -266,7 +266,7 @@ func (s *apiServer) waitForPhase(g *Group, p Phase) {
 	}
 }
 
-// recordingReconciler records the objects that it has reconciled, and marks each one with its client.
+// recordingReconciler writes an annotation to each object through its client, and records the name of the object.
 type recordingReconciler struct {
 	client client.Client
 	kind   schema.GroupVersionKind

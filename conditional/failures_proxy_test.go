@@ -95,7 +95,7 @@ func (p *faultyProxy) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// setFault applies a fault to every request until heal is called.
+// setFault applies a fault to every request until clearFault is called.
 func (p *faultyProxy) setFault(f requestFault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,7 +128,7 @@ func (p *faultyProxy) countStreams(of requestMatch) (n int) {
 	return n
 }
 
-// holdStreams holds back matching responses until release is called.
+// holdStreams holds back matching responses until releaseStreams is called.
 func (p *faultyProxy) holdStreams(of requestMatch) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

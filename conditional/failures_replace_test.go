@@ -157,7 +157,7 @@ func (a *failureEnv) expectOneRestart(g *Group) {
 	}
 }
 
-// unserved stores a client of a start, and reads with it while the objects exist but their version is not served.
+// unserved keeps the cache of each start, and reads with it while the objects exist but their version is not served.
 func (a *failureEnv) unserved() {
 	v2 := a.kind.GroupKind().WithVersion("v2")
 	a.installCRD(a.crd)

@@ -136,8 +136,8 @@ func (a *failureEnv) tooOld() {
 		p.setFault(onRequests(goOn, answerStatus(410, metav1.StatusReasonExpired)))
 		a.annotateCRD(mark)
 		a.eventually("the watch is refused", func(context.Context) (bool, error) {
-			// A watch is resumed only if it has delivered an event. A query may have a different cause, so several cuts
-			// may be necessary.
+			// A watch is resumed only after it has delivered an event. A query may have another cause than the event,
+			// so several cuts may be necessary.
 			if now := p.countRequests(isDiscovery(a.kind.GroupVersion())); refused() == refusals && now > looks {
 				looks, marks = now, marks+1
 				p.cutStreams(isWatch(isCRDRequest))
@@ -280,7 +280,7 @@ func (a *failureEnv) standby() {
 	}
 }
 
-// lostLeader takes the lease from a leader while its group waits for its informer.
+// lostLeader takes the lease from a leader while the leader's group waits for its informer.
 func (a *failureEnv) lostLeader() {
 	a.installCRD(a.crd)
 	a.createObject("first")
@@ -323,7 +323,7 @@ func (a *failureEnv) unansweredList() requestFault {
 	})
 }
 
-// syncedSetup returns a setup function that requests its informer before anything starts.
+// syncedSetup returns a setup function that requests the kind's informer before the controller starts.
 func (a *failureEnv) syncedSetup(seen chan string) SetupFunc {
 	return func(mgr manager.Manager) error {
 		if _, err := mgr.GetCache().GetInformer(a.t.Context(), newObject(a.kind, "")); err != nil {

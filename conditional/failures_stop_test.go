@@ -326,7 +326,7 @@ func (a *failureEnv) testBrokenNeighbour(p *faultyProxy, cure func()) {
 	var isCured atomic.Bool
 	mgr := a.newManagerFor(p.config())
 	// The test counts only failures, because it may miss short phases on a busy machine. The default restart limit
-	// would delay it by minutes after five starts.
+	// would delay the test by minutes after five starts.
 	sick := a.setUpGroupOf(mgr, Served(a.kind), watchingUntilSyncTimeout(a.kind, a.seen, &isCured),
 		StartBackoff(wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Steps: 100, Cap: time.Second}),
 		RestartLimit(1000, wait.Backoff{Duration: time.Second}))

@@ -173,8 +173,8 @@ func TestForAcceptsTheOptionsOfTheProposal(t *testing.T) {
 func TestAMissingCRDOutlastsTheSyncTimeout(t *testing.T) {
 	const timeout = time.Second
 	for name, setup := range map[string]func(*widgetReconciler, manager.Manager) error{
-		"plain":       (*widgetReconciler).SetupWithManager,
-		"conditional": (*widgetReconciler).SetupConditionally,
+		"plain builder: the manager exits":               (*widgetReconciler).SetupWithManager,
+		"conditional builder: the manager keeps running": (*widgetReconciler).SetupConditionally,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := startAPIServer(t)
@@ -196,7 +196,7 @@ func TestAMissingCRDOutlastsTheSyncTimeout(t *testing.T) {
 			defer cancel()
 			ended := make(chan error, 1)
 			go func() { ended <- mgr.Start(ctx) }()
-			if name == "plain" {
+			if name == "plain builder: the manager exits" {
 				select {
 				case err := <-ended:
 					if err == nil || !strings.Contains(err.Error(), "timed out") {

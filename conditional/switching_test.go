@@ -251,7 +251,7 @@ func TestReadsEndWithTheirDeadline(t *testing.T) {
 	}
 }
 
-// idleWebhookServer does not serve. The test calls its handlers.
+// idleWebhookServer does not listen. The test calls its handlers.
 type idleWebhookServer struct{ webhook.Server }
 
 func (idleWebhookServer) Start(ctx context.Context) error {

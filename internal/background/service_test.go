@@ -18,8 +18,8 @@ import (
 
 const callTime = 10 * time.Second
 
-// server simulates the machine that the service calls. The service's lock guards it. The value of a key is the number
-// of stored results.
+// server simulates the server that the service calls. The service's lock guards its fields. The value of a key is the
+// number of stored results.
 type server struct {
 	*Service[string, int]
 	t *testing.T

@@ -313,7 +313,7 @@ func (a *app) waitUntilGone(t *testing.T, found *korifiv1alpha1.CFApp) {
 	})
 }
 
-// Deleting an org deletes its spaces and their apps. Each of them exists until the objects it contains are deleted.
+// Deleting an org deletes its spaces and their apps. An org, a space or an app exists until its contents are deleted.
 func TestDeletedOrgDeletesItsSpacesAndApps(t *testing.T) {
 	e := shared.Get(t)
 	org := &korifiv1alpha1.CFOrg{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "org-gone"}, Spec: korifiv1alpha1.CFOrgSpec{DisplayName: "o"}}

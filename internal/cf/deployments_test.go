@@ -154,8 +154,8 @@ func TestCancelledFixFallsBackToTheRevisionThatServes(t *testing.T) {
 	}
 }
 
-// A deployment of the processes web and worker can be cancelled at any time before it completes. This includes the time
-// when one of them already runs only the new revision.
+// A deployment of the processes web and worker can be cancelled at any time before it completes, even when one process
+// already runs only the new revision.
 func TestDeploymentOfTwoProcessesIsCancelledAtEveryMoment(t *testing.T) {
 	const never = "HOLLOW_START=1h ./app"
 	for name, row := range map[string]struct {
@@ -384,8 +384,8 @@ func TestLaterDeploymentSupersedesAnEarlierOne(t *testing.T) {
 	a.waitForDeployment(t, first, torporv1alpha1.SupersededState)
 }
 
-// Several deployments are created at the same time, most of them within one second. Each begins at most one revision,
-// and the last one takes effect.
+// Several deployments are created at the same time, most of them within one second. Each deployment begins at most one
+// revision, and the last deployment takes effect.
 func TestSixDeploymentsAtOnceLeaveOneRevision(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 1})
@@ -468,8 +468,8 @@ func TestSlowDrainKeepsADeploymentOpen(t *testing.T) {
 	e := shared.Get(t)
 	for name, row := range map[string]struct {
 		drain korifiv1alpha1.Drain
-		// stop is the time that the old instance takes to terminate. With overlap, it must terminate after the
-		// deployment has completed.
+		// stop is the time that the old instance takes to terminate. With overlap, the instance must terminate after
+		// the deployment has completed.
 		stop  string
 		waits bool
 	}{

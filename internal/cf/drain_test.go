@@ -235,7 +235,7 @@ func (a *app) waitForRevisions(t *testing.T, want ...string) {
 	})
 }
 
-// waitUntilQuiet waits until no object has been written for a moment. It does not measure time.
+// waitUntilQuiet waits until neither the app nor its process has been written for a second.
 func (a *app) waitUntilQuiet(t *testing.T) {
 	t.Helper()
 	last, since := "", time.Now()

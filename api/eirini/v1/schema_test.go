@@ -15,7 +15,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestTheSchema asks a real API server; its subtests share one, which takes seconds to start.
+// TestTheSchema sends objects to a real API server. Its subtests share one server, because a start takes seconds.
 func TestTheSchema(t *testing.T) {
 	t.Parallel()
 	s := &served{testenv.StartAPIServer(t)}

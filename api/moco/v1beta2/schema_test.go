@@ -29,7 +29,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestTheSchema sends objects to a real API server. Its subtests share one, because a start takes seconds.
+// TestTheSchema sends objects to a real API server. Its subtests share one server, because a start takes seconds.
 func TestTheSchema(t *testing.T) {
 	t.Parallel()
 	hub := testenv.StartAPIServer(t)

@@ -513,8 +513,8 @@ func TestCRDChangedDuringALostWatchIsQueried(t *testing.T) {
 	})
 }
 
-// While the watch is down, the detector cannot receive the deletion of the CRD. It waits for the watch to reconnect,
-// because controllers can reconcile the last deletions only if the detector has observed that the CRD was deleted.
+// While the watch is down, the detector cannot receive the deletion of the CRD. The detector waits for the watch,
+// because controllers can reconcile the last deletions only after the detector has observed the deletion of the CRD.
 func TestDeletionDuringALostWatchIsAwaited(t *testing.T) {
 	for _, row := range []struct {
 		name      string

@@ -134,7 +134,7 @@ func (s *simulatedServer) list(w *resourceWatch) {
 	}
 }
 
-// sendEvent changes an object, and notifies the watches. An empty UID deletes it.
+// sendEvent changes an object, and notifies the watches. An empty UID deletes the object.
 func (s *simulatedServer) sendEvent(of watchTarget, uid string, change ...func(*metav1.PartialObjectMetadata)) {
 	s.t.Helper()
 	m := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: of.name, UID: types.UID(uid)}}
@@ -171,7 +171,7 @@ func (s *simulatedServer) sendEvent(of watchTarget, uid string, change ...func(*
 
 func crdNamed(name string) watchTarget { return watchTarget{resource: crdResource, name: name} }
 
-// serve changes what discovery returns for a kind; an empty plural removes it.
+// serve changes the kind that discovery returns. An empty plural removes the kind.
 func (s *simulatedServer) serve(gvk schema.GroupVersionKind, plural string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

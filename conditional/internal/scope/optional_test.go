@@ -32,7 +32,7 @@ type routeReconciler struct {
 	*scopeEnv
 	client    client.Client
 	namespace string
-	adds      atomic.Int64  // number of ConfigMaps passed to its own handler
+	adds      atomic.Int64  // number of ConfigMaps passed to the reconciler's own handler
 	marked    chan string   // notes of the Routes that were written
 	absent    chan struct{} // receives when a reconcile did not find the Route kind
 }

@@ -42,7 +42,8 @@ func (q relayingQueue) Done(r reconcile.Request) {
 	q.afterDone()
 }
 
-// TestDrainWaitsForARequestTakenAgain has two workers. A drain must not end while the second worker handles the request
+// TestDrainWaitsForARequestTakenAgain uses two workers. A drain must not end while the second worker handles the
+// request
 // that the first one has finished.
 func TestDrainWaitsForARequestTakenAgain(t *testing.T) {
 	m, c := &Manager{}, &queuedController{}

@@ -130,8 +130,8 @@ type idleDefaulter struct{}
 
 func (idleDefaulter) Default(context.Context, *corev1.Pod) error { return nil }
 
-// TestScopeRefusesTheWebhookServer covers a scope of a manager whose webhook server was never requested. Requesting it
-// would start it.
+// TestScopeRefusesTheWebhookServer covers a scope of a manager whose webhook server was never requested. A request
+// would start the server.
 func TestScopeRefusesTheWebhookServer(t *testing.T) {
 	r := newScopeEnv(t)
 	m, err := New(r.outer, r.hub, Options{})

@@ -18,7 +18,7 @@ import (
 )
 
 // TestEveryRequestOfTheClientIsAnswered reads the list of requests that versions 8 and 9 of the cf client may send.
-// Each request either has a handler, or is refused with the sentence next to it in the list, which the client prints.
+// Each request either has a handler, or is refused with the sentence from the list, which the client prints.
 func TestEveryRequestOfTheClientIsAnswered(t *testing.T) {
 	file, err := os.Open("testdata/client-requests.list")
 	if err != nil {

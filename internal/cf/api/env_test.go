@@ -207,8 +207,8 @@ func (e *testEnv) createSpace(t *testing.T) string {
 	e.labelNamespace(t, space, map[string]string{korifiv1alpha1.OrgGUIDLabel: e.org, korifiv1alpha1.SpaceGUIDLabel: space})
 	e.ExpectCreated(t, &korifiv1alpha1.CFSpace{ObjectMeta: metav1.ObjectMeta{Namespace: e.org, Name: space}, Spec: korifiv1alpha1.CFSpaceSpec{DisplayName: "dev-" + space}})
 	alice := e.callerNamed(t, "alice")
-	// The API watches namespaces and CFSpaces separately. Until it has observed the CFSpace, it returns the space with
-	// the namespace's name.
+	// The API watches namespaces and CFSpaces separately. Until the API has observed the CFSpace, the returned space
+	// has the name of the namespace.
 	testenv.Eventually(t, "the API shows the space with its name", func() error {
 		found := alice.send(t, http.MethodGet, "/v3/spaces/"+space, "")
 		return testenv.ErrorIf(found.status != http.StatusOK || !strings.Contains(found.body, `"name":"dev-`+space+`"`), "found %d %s", found.status, found.body)

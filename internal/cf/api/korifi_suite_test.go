@@ -99,7 +99,7 @@ func TestPackagesEndWithTheirApp(t *testing.T) {
 	}
 }
 
-// TestRolesAreListedWithoutFilter lists roles as an admin, and as a user who may list roles in only one space.
+// TestRolesAreListedWithoutFilter lists roles as an admin, and as a developer, who may list no roles.
 func TestRolesAreListedWithoutFilter(t *testing.T) {
 	e := shared.Get(t)
 	ada, space := e.adminCaller(t), e.createSpace(t)

@@ -116,8 +116,8 @@ func TestLogsOfPods(t *testing.T) {
 	}
 }
 
-// TestLatestLogsAwaitTheOwnStart reads the latest lines of an app right after its restart, as its starter and as another
-// user. A client that follows the logs does not wait.
+// TestLatestLogsAwaitTheOwnStart reads the latest lines of an app right after its restart, as the user who restarted it
+// and as another user. A client that follows the logs does not wait.
 func TestLatestLogsAwaitTheOwnStart(t *testing.T) {
 	e := shared.Get(t)
 	space, app := e.createShop(t, 1, started)

@@ -11,8 +11,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestAdminMakesOrgsSpacesAndRoles creates an org and a space, gives a user a role in the space, and deletes both. It
-// sends the requests of cf create-org, create-space, set-space-role and delete-space.
+// TestAdminMakesOrgsSpacesAndRoles creates an org and a space, gives a user roles in them, and deletes the space and
+// the org. It sends the requests of cf create-org, create-space, set-space-role and delete-space.
 func TestAdminMakesOrgsSpacesAndRoles(t *testing.T) {
 	e := shared.Get(t)
 	// The roles are given to a new user. The orgs outlive this test, and other tests expect that alice has access only

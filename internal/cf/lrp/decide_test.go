@@ -48,7 +48,7 @@ func TestDecide(t *testing.T) {
 		"a StatefulSet without Pods is deleted even if its status still reports one":                {Observed{LRP: lrp(1, true, kept), StatefulSet: set(0, 2, 2, 1)}, DeleteStatefulSet},
 		"the StatefulSet of a deleted LRP is kept while it has a Pod":                               {Observed{LRP: lrp(1, true, kept), StatefulSet: set(0, 2, 2, 0), Pods: pods}, DoNothing},
 		"a StatefulSet is deleted when its last Pod is deleted":                                     {Observed{LRP: lrp(1, true, kept), StatefulSet: set(0, 2, 2, 0)}, DeleteStatefulSet},
-		"Pods without a StatefulSet are deleted":                                                    {Observed{LRP: lrp(1, true, kept), Pods: pods}, DeletePods},
+		"Pods of a deleted LRP without a StatefulSet are deleted":                                   {Observed{LRP: lrp(1, true, kept), Pods: pods}, DeletePods},
 		"a deleted LRP without a StatefulSet and Pods loses its finalizer":                          {Observed{LRP: lrp(1, true, kept)}, RemoveFinalizer},
 		"a deleted LRP without its finalizer is not changed":                                        {Observed{LRP: lrp(1, true), StatefulSet: set(1, 1, 1, 1)}, DoNothing},
 		"an LRP waits while an earlier StatefulSet is being deleted":                                {Observed{LRP: lrp(1, false, kept), StatefulSet: withDeletion(set(3, 1, 1, 3))}, DoNothing},

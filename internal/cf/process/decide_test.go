@@ -201,7 +201,7 @@ func TestDecide(t *testing.T) {
 		"a process with too few instances is scaled up":    {observedApp(withLRP(5, 1), withPods(5, 1, 0)), decisionSummary{"scale", ScaleLRP{n5, 3}, starting, drained, 0}},
 		"a process with too many instances is scaled down": {observedApp(withLRP(5, 9), withPods(5, 9, 0)), decisionSummary{"scale", ScaleLRP{n5, 3}, korifiv1alpha1.RunningReason, drained, 0}},
 		"a process with starting instances is Starting":    {observedApp(withLRP(5, 3), withPods(5, 2, 0)), decisionSummary{"starting", Nothing{}, starting, drained, 0}},
-		"crashing instances are reported": {
+		"a process with crashing instances is Starting": {
 			observedApp(withLRP(5, 3), func(o *Observed) { o.Pods = []podstatus.RevisionPods{{Revision: 5, Alive: 3, Crashed: 3}} }), decisionSummary{"starting", Nothing{}, starting, drained, 0},
 		},
 		"a terminating instance is checked again when its node must have reported the termination": {
@@ -210,7 +210,7 @@ func TestDecide(t *testing.T) {
 		"an app is blocked if a node never reports that an instance has terminated": {
 			observedApp(withLRP(5, 3), withPods(5, 2, 0), endingOn("n", 30*time.Second)), decisionSummary{"starting", Nothing{}, korifiv1alpha1.BlockedReason, draining, 0},
 		},
-		"a surplus instance that does not terminate is not reported": {
+		"a process with all instances and a surplus one that does not terminate is Running": {
 			observedApp(withLRP(5, 3), withPods(5, 3, 0), endingOn("n", time.Hour)), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, draining, 0},
 		},
 		"an instance of an older revision does not count as ready":    {observedApp(withLRP(5, 3), withPods(5, 2, 0), withPods(4, 1, 0)), decisionSummary{"starting", Nothing{}, starting, draining, 0}},

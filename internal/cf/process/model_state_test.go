@@ -31,8 +31,8 @@ type modelState struct {
 	ongoing            bool
 	rev, last, desired int8
 	deployed           bool
-	// lastOf holds the last stop for each revision, at the time when the revision began. Older revisions must not run
-	// next to it.
+	// lastOf holds, for each revision, the last stop at the time when the revision began. Revisions below this stop
+	// must not run next to the revision.
 	lastOf [revisions]int8
 	lrps   [revisions]modelLRP
 	pods   [revisions]modelPods
@@ -40,7 +40,7 @@ type modelState struct {
 	broken [revisions]bool
 	// budget is the remaining number of user requests and accidents.
 	budget int8
-	// decided is the pending action. It was decided when the app had the revision decidedRev and the state
+	// decided is the pending action, which was decided when the app had the revision decidedRev and the state
 	// decidedStarted.
 	decided        pendingAction
 	decidedRev     int8

@@ -56,11 +56,11 @@ func TestNextRevision(t *testing.T) {
 		"a new app with a revision annotation keeps the revision":            {nil, newApp(off, revisionAnnotations("7", "3")), 0, RevisionState{7, 7, "", ""}},
 		"a stop begins a revision":                                           {newApp(on, running), newApp(off, running), 4, RevisionState{5, 5, "", stop}},
 		"a stop begins a revision even if the status is outdated":            {newApp(on, running), newApp(off, running), 0, RevisionState{5, 5, "", stop}},
-		"an update of a stopped app begins no revision":                      {newApp(off, revisionAnnotations("5", "5")), newApp(off, revisionAnnotations("5", "5", "x", "y")), 0, RevisionState{5, 5, "", ""}},
+		"an unrelated update of a stopped app begins no revision":            {newApp(off, revisionAnnotations("5", "5")), newApp(off, revisionAnnotations("5", "5", "x", "y")), 0, RevisionState{5, 5, "", ""}},
 		"a repeated stop begins no revision":                                 {newApp(off, revisionAnnotations("5", "5")), newApp(off, revisionAnnotations("5", "5")), 5, RevisionState{5, 5, "", ""}},
 		"a stop that is admitted twice begins one revision":                  {newApp(on, running), newApp(off, revisionAnnotations("5", "5")), 4, RevisionState{5, 5, "", stop}},
 		"a start begins no revision, and runs the current droplet":           {newApp(off, revisionAnnotations("5", "5")), newApp(on, revisionAnnotations("5", "5")), 5, RevisionState{5, 5, "new", ""}},
-		"an update begins no revision":                                       {newApp(on, running), newApp(on, revisionAnnotations("4", "3", pinned, "old", "x", "y")), 4, RevisionState{4, 3, "old", ""}},
+		"an unrelated update of a started app begins no revision":            {newApp(on, running), newApp(on, revisionAnnotations("4", "3", pinned, "old", "x", "y")), 4, RevisionState{4, 3, "old", ""}},
 		"an assigned droplet is not used before the next revision":           {newApp(on, running), newApp(on, running), 4, RevisionState{4, 3, "old", ""}},
 		"the first droplet of a started app is used immediately":             {newApp(on, revisionAnnotations("4", "3")), newApp(on, revisionAnnotations("4", "3")), 4, RevisionState{4, 3, "new", ""}},
 		"a restart request begins a revision":                                {newApp(on, running), newApp(on, revisionAnnotations("4", "3", pinned, "old", request, "r1")), 4, RevisionState{5, 5, "new", restart}},
@@ -82,7 +82,7 @@ func TestNextRevision(t *testing.T) {
 		"a missing revision is repaired from the observed revision":              {newApp(on, nil), newApp(off, nil), 7, RevisionState{8, 8, "", repair}},
 		"a repair accepts a revision above the observed one":                     {newApp(on, revisionAnnotations("abc", "")), newApp(on, revisionAnnotations("12", "")), 7, RevisionState{12, 12, "new", repair}},
 		"a repair never goes below the observed revision":                        {newApp(on, revisionAnnotations("abc", "")), newApp(on, nil), 7, RevisionState{8, 8, "new", repair}},
-		"a stop of an app with an unreadable revision repairs it":                {newApp(on, revisionAnnotations("abc", "")), newApp(off, revisionAnnotations("abc", "")), 7, RevisionState{8, 8, "", repair}},
+		"a stop of an app with an unreadable revision repairs the revision":      {newApp(on, revisionAnnotations("abc", "")), newApp(off, revisionAnnotations("abc", "")), 7, RevisionState{8, 8, "", repair}},
 		"a repair without an observed revision sets revision 1":                  {newApp(on, revisionAnnotations("abc", "")), newApp(off, revisionAnnotations("abc", "")), 0, RevisionState{1, 1, "", repair}},
 	} {
 		t.Run(name, func(t *testing.T) {

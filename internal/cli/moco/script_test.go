@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"kubectl-moco": run, "kubectl_complete-moco": run})
 }
 
-// TestPlugin runs the scripts against a real API server. The subtests share one, because it takes seconds to start.
+// TestPlugin runs the scripts against a real API server. The subtests share one server, because a start takes seconds.
 func TestPlugin(t *testing.T) {
 	t.Parallel()
 	server := testenv.StartAPIServer(t)

@@ -29,8 +29,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"kubectl-torpor": run, "kubectl_complete-torpor": run})
 }
 
-// TestPlugin runs against a real API server, which takes seconds to start. The server first serves none of the
-// kinds, then one of them, and then all.
+// TestPlugin runs against one real API server, because a start takes seconds. The server first has no CRD of Torpor,
+// then one, and then all.
 func TestPlugin(t *testing.T) {
 	t.Parallel()
 	server := testenv.StartAPIServer(t)

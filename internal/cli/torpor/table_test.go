@@ -181,7 +181,7 @@ func TestTerminalWriterWritesWholeLines(t *testing.T) {
 	testenv.ExpectEqual(t, "the width of the table", 8, terminalWidth(w))
 }
 
-// TestColoursRepeatTheText compares a table with colours, without their sequences, with one that has none.
+// TestColoursRepeatTheText removes the colour sequences from a coloured table, and compares it with a plain table.
 func TestColoursRepeatTheText(t *testing.T) {
 	t.Parallel()
 	rows := append(statusRows(), []string{"cfapp/stuck", "app", "starting", "-", "-", "-", "-", "it is stuck: no droplet"})

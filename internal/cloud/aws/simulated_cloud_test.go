@@ -40,7 +40,7 @@ func startCloud(t *testing.T, flags ...string) *simulatedCloud {
 	return &simulatedCloud{CloudServer: server, actuator: New(Options{Endpoint: server.URL, Attempts: 2})}
 }
 
-// newCluster returns a cluster with an infraID that begins with the infraIDs of the previous ones.
+// newCluster returns a cluster with an infraID that begins with the previous cluster's infraID.
 func (s *simulatedCloud) newCluster(t *testing.T) *simulatedCluster {
 	t.Helper()
 	s.clusters++
@@ -77,7 +77,7 @@ func (c *simulatedCluster) Settle(t *testing.T) {
 	})
 }
 
-// Fail sends messages as EC2 does, including every part that must not be shown.
+// Fail sends messages as EC2 does, with all texts that must not be shown.
 func (c *simulatedCluster) Fail(t *testing.T, class actuator.ErrorClass, op actuatortest.Operation, ids ...string) bool {
 	t.Helper()
 	code, ok := map[actuator.ErrorClass]string{

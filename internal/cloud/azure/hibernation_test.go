@@ -13,7 +13,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// newStory returns a story with the real controller and an API server that also serves as the target cluster's.
+// newStory returns a story with the real controller and one API server for the hub and the target cluster.
 func newStory(t *testing.T) (testenv.HibernationStory, *simulatedCluster) {
 	t.Helper()
 	cloud := startAzure(t)
@@ -50,8 +50,8 @@ func TestMembersOfAScaleSetAreNotStopped(t *testing.T) {
 	c.expectNoReplacements(t)
 }
 
-// TestInstancesOfAUniformScaleSetKeepTheClusterRunning has a machine and a scale set, such as an agent pool of AKS.
-// Without the set, the machine would be stopped.
+// TestInstancesOfAUniformScaleSetKeepTheClusterRunning uses a machine and a scale set, such as an agent pool of AKS.
+// Without the scale set, the machine would be stopped.
 func TestInstancesOfAUniformScaleSetKeepTheClusterRunning(t *testing.T) {
 	story, c := newStory(t)
 	story.RunWithMembers(t, c.joinUniformSet)

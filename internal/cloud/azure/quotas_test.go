@@ -12,8 +12,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestExceededQuotasAreReported uses quotas of every kind in the location of the machines. They are read once for all
-// machines and listings.
+// TestExceededQuotasAreReported uses quotas of every kind in the location of the machines. The quotas are read once for
+// all machines and listings.
 func TestExceededQuotasAreReported(t *testing.T) {
 	cloud := startAzure(t)
 	c := cloud.newCluster()

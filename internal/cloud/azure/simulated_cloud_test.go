@@ -53,8 +53,7 @@ type simulatedAzure struct {
 	actuator *Actuator
 
 	machines map[string]*simulatedMachine
-	// scaleSets are the scale sets that replace members, by ID, and replaced is the number of members that they have
-	// deleted.
+	// scaleSets maps IDs to scale sets. replaced is the number of members that the scale sets have replaced.
 	scaleSets map[string]*simulatedScaleSet
 	replaced  int
 	// quotas are the quotas of all locations.
@@ -75,7 +74,7 @@ type simulatedMachine struct {
 	group, name string
 	// scaleSet is the ID of the scale set that the machine belongs to.
 	scaleSet string
-	// offSince is when its scale set found that the machine is off; zero if it has not.
+	// offSince is the time at which the scale set found the machine off; zero while the machine is on.
 	offSince time.Time
 	// power is Azure's name of the state. left is the number of listings for which a transitional state lasts, and
 	// arrives is the time at which it ends.
@@ -422,7 +421,7 @@ func writeJSON(w http.ResponseWriter, status int, content any) {
 	_ = json.NewEncoder(w).Encode(content)
 }
 
-// writeError sends a message with every part that must not be shown.
+// writeError sends a message with all texts that must not be shown.
 func writeError(w http.ResponseWriter, status int, code string, words ...string) {
 	message := fmt.Sprintf("No way for the client '%s' with %s at 2026-01-01T00:00:00.%07dZ.", goodClient, goodSecret, len(code))
 	writeJSON(w, status, map[string]any{"error": map[string]string{
@@ -430,7 +429,7 @@ func writeError(w http.ResponseWriter, status int, code string, words ...string)
 	}})
 }
 
-// newCluster returns a cluster with a resource group name that begins with the names of the previous ones.
+// newCluster returns a cluster whose resource group name begins with the name of the previous group.
 func (s *simulatedAzure) newCluster() *simulatedCluster {
 	s.Lock()
 	defer s.Unlock()

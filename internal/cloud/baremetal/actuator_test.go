@@ -159,19 +159,19 @@ func TestAllowedBMCAddresses(t *testing.T) {
 		endpoints httpguard.Endpoints
 		want      string
 	}{
-		"Redfish service is allowed":              {bmc: "redfish+https://10.0.0.9/redfish/v1/Systems/System.Embedded.1"},
-		"address in Metal3's form is allowed":     {bmc: "redfish://[fd00::9]:8443/redfish/v1/Systems/1/"},
-		"BMC with IPMI is allowed":                {bmc: "ipmi://10.0.0.9:6230"},
-		"listed BMC is allowed":                   {bmc: "ipmi://10.0.0.9", endpoints: listed},
-		"unlisted BMC is refused":                 {bmc: "ipmi://192.168.0.9", endpoints: listed, want: "expected a host that --allow-endpoints lists"},
-		"metadata service is refused":             {bmc: "redfish+https://169.254.169.254/redfish/v1/Systems/1", want: "the address is link-local"},
-		"Redfish without encryption is refused":   {bmc: "redfish+http://10.0.0.9/redfish/v1/Systems/1", want: "expected redfish+https://"},
-		"another path of a web server is refused": {bmc: "redfish://10.0.0.9/admin", want: "expected redfish+https://"},
-		"escaped path is refused":                 {bmc: "redfish://10.0.0.9/redfish/v1/Systems/..%2f..%2fadmin", want: "expected redfish+https://"},
-		"path with two dots is refused":           {bmc: "redfish://10.0.0.9/redfish/v1/Systems/..", want: "expected redfish+https://"},
-		"address with a query is refused":         {bmc: "redfish://10.0.0.9/redfish/v1/Systems/1?x", want: "expected redfish+https://"},
-		"address with a login is refused":         {bmc: "ipmi://admin:hunter2@10.0.0.9", want: "expected redfish+https://"},
-		"IPMI with a path is refused":             {bmc: "ipmi://10.0.0.9/1", want: "expected redfish+https://"},
+		"Redfish service is allowed":            {bmc: "redfish+https://10.0.0.9/redfish/v1/Systems/System.Embedded.1"},
+		"address in Metal3's form is allowed":   {bmc: "redfish://[fd00::9]:8443/redfish/v1/Systems/1/"},
+		"BMC with IPMI is allowed":              {bmc: "ipmi://10.0.0.9:6230"},
+		"listed BMC is allowed":                 {bmc: "ipmi://10.0.0.9", endpoints: listed},
+		"unlisted BMC is refused":               {bmc: "ipmi://192.168.0.9", endpoints: listed, want: "expected a host that --allow-endpoints lists"},
+		"metadata service is refused":           {bmc: "redfish+https://169.254.169.254/redfish/v1/Systems/1", want: "the address is link-local"},
+		"Redfish without encryption is refused": {bmc: "redfish+http://10.0.0.9/redfish/v1/Systems/1", want: "expected redfish+https://"},
+		"path outside of Redfish is refused":    {bmc: "redfish://10.0.0.9/admin", want: "expected redfish+https://"},
+		"escaped path is refused":               {bmc: "redfish://10.0.0.9/redfish/v1/Systems/..%2f..%2fadmin", want: "expected redfish+https://"},
+		"path with two dots is refused":         {bmc: "redfish://10.0.0.9/redfish/v1/Systems/..", want: "expected redfish+https://"},
+		"address with a query is refused":       {bmc: "redfish://10.0.0.9/redfish/v1/Systems/1?x", want: "expected redfish+https://"},
+		"address with a login is refused":       {bmc: "ipmi://admin:hunter2@10.0.0.9", want: "expected redfish+https://"},
+		"IPMI with a path is refused":           {bmc: "ipmi://10.0.0.9/1", want: "expected redfish+https://"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			address, err := parseAddress(row.bmc)

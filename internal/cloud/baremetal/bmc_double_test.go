@@ -18,7 +18,7 @@ import (
 type ipmiDouble struct {
 	conn net.PacketConn
 	m    *simulatedMachine
-	// suite is the only cipher suite that it supports.
+	// suite is the only cipher suite that the controller supports.
 	suite cipherSuite
 
 	packets int
@@ -56,7 +56,7 @@ func (d *ipmiDouble) serve() {
 		}
 		if answer := d.answer(bytes.Clone(buffer[:n])); answer != nil {
 			_, _ = d.conn.WriteTo(answer, from)
-			_, _ = d.conn.WriteTo(answer, from) // This happens after a request that was repeated too early.
+			_, _ = d.conn.WriteTo(answer, from) // Real controllers answer twice if a request was repeated too early.
 		}
 	}
 }

@@ -14,8 +14,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestAClusterHibernatesAndResumes uses the real controller, an API server that also serves as the target cluster's,
-// and machines with both protocols.
+// TestAClusterHibernatesAndResumes uses the real controller, one API server for the hub and the target cluster, and
+// machines with both protocols.
 func TestAClusterHibernatesAndResumes(t *testing.T) {
 	room := newRoom(t)
 	room.latency = testenv.ChangeTime

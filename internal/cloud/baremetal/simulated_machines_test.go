@@ -239,7 +239,7 @@ func (*simulatedRoom) serveReset(w http.ResponseWriter, request *http.Request, m
 	}
 }
 
-// write sends an answer with every part that must not be shown.
+// write sends an answer with all texts that must not be shown.
 func (f fault) write(w http.ResponseWriter, call int) {
 	if f.retryAfter != "" {
 		w.Header().Set("Retry-After", f.retryAfter)

@@ -148,8 +148,8 @@ func TestAllowedEngineAddresses(t *testing.T) {
 		options           Options
 		want              string
 	}{
-		"server with TLS is allowed":                             {"tcp://10.0.0.9:2376", "fleet", Options{}, ""},
-		"server with TLS under its other scheme is allowed":      {"https://10.0.0.9:2376", "fleet", Options{}, ""},
+		"server with the scheme tcp is allowed":                  {"tcp://10.0.0.9:2376", "fleet", Options{}, ""},
+		"server with the scheme https is allowed":                {"https://10.0.0.9:2376", "fleet", Options{}, ""},
 		"listed server is allowed":                               {"tcp://10.0.0.9:2376", "fleet", Options{Endpoints: listed}, ""},
 		"unlisted server is refused":                             {"tcp://192.168.0.9:2376", "fleet", Options{Endpoints: listed}, "expected a server that --allow-endpoints lists, found 192.168.0.9"},
 		"metadata service is refused":                            {"tcp://169.254.169.254:80", "fleet", Options{}, "169.254.169.254: the address is link-local"},
@@ -162,7 +162,7 @@ func TestAllowedEngineAddresses(t *testing.T) {
 		"socket that is listed for another namespace is refused": {"unix:///var/run/docker.sock", "team-a", Options{Sockets: sockets}, "expected a socket that --container-engine-sockets lists"},
 		"unlisted socket is refused":                             {"unix:///run/containerd/containerd.sock", "fleet", Options{Sockets: sockets}, "expected a socket that --container-engine-sockets lists"},
 		"socket path with two dots is refused":                   {"unix:///var/run/../run/docker.sock", "fleet", Options{Sockets: sockets}, "expected a path after unix://"},
-		"socket is refused while none is listed":                 {"unix:///var/run/docker.sock", "fleet", Options{}, "expected a socket that --container-engine-sockets lists"},
+		"socket is refused without a list of sockets":            {"unix:///var/run/docker.sock", "fleet", Options{}, "expected a socket that --container-engine-sockets lists"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := actuator.Target{InfraID: "x", Cloud: row.engine, Role: &actuator.Role{Namespace: row.namespace}, Credentials: credentials}

@@ -14,9 +14,9 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestAClusterHibernatesAndResumes uses the real controller and an API server that also serves as the target
-// cluster's. One of the containers is paused during the hibernation. Such a container counts as off but still
-// occupies memory, so it is stopped again.
+// TestAClusterHibernatesAndResumes uses the real controller and one API server for the hub and the target cluster. A
+// container is paused during the hibernation. A paused container counts as off but occupies memory, so it is stopped
+// again.
 func TestAClusterHibernatesAndResumes(t *testing.T) {
 	engine := startEngine(t)
 	c := engine.newCluster()

@@ -270,7 +270,7 @@ func writeFailure(w http.ResponseWriter, status int, message string) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"message": message})
 }
 
-// newCluster returns a cluster with a name that begins with the names of the previous ones.
+// newCluster returns a cluster with a name that begins with the previous cluster's name.
 func (s *simulatedEngine) newCluster() *simulatedCluster {
 	s.Lock()
 	defer s.Unlock()

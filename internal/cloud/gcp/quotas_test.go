@@ -10,8 +10,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestExceededQuotasAreReported uses quotas of every kind in the region of the machines. They are read once for all
-// machines and listings.
+// TestExceededQuotasAreReported uses quotas of every kind in the region of the machines. The quotas are read once for
+// all machines and listings.
 func TestExceededQuotasAreReported(t *testing.T) {
 	cloud := startGCP(t)
 	c := cloud.newCluster()

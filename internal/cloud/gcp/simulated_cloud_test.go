@@ -180,7 +180,7 @@ func (s *simulatedGCP) serveCompute(w http.ResponseWriter, r *http.Request) {
 		if failed.RetryAfter != "" {
 			w.Header().Set("Retry-After", failed.RetryAfter)
 		}
-		// The message contains every part that must not be shown.
+		// The message contains all texts that must not be shown.
 		writeRefusal(w, failed.Status, failed.Code, fmt.Sprintf("No way at 2026-11-24T10:00:%02dZ with %s", count%60, s.pemKey()))
 	case operation == list:
 		s.serveList(w, r)

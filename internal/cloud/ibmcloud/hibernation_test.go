@@ -13,7 +13,7 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// newStory returns a story with the real controller and an API server that also serves as the target cluster's.
+// newStory returns a story with the real controller and one API server for the hub and the target cluster.
 func newStory(t *testing.T) (testenv.HibernationStory, *simulatedCluster) {
 	t.Helper()
 	cloud := startIBMCloud(t)

@@ -141,7 +141,7 @@ func (s *simulatedIBMCloud) serveInstances(w http.ResponseWriter, r *http.Reques
 		if failed.RetryAfter != "" {
 			w.Header().Set("Retry-After", failed.RetryAfter)
 		}
-		// The message contains every part that must not be shown.
+		// The message contains all texts that must not be shown.
 		writeErrors(w, failed.Status, failed.Code, fmt.Sprintf("No way at 2026-11-24T10:00:%02dZ with %s", count%60, goodAPIKey))
 	case operation == list:
 		s.serveList(w, r)

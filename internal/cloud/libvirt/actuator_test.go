@@ -287,11 +287,11 @@ func TestServersOfSecrets(t *testing.T) {
 		class  actuator.ErrorClass
 		says   string
 	}{
-		"tcp to a listed server shows the daemon's message": {daemon.uri(), []string{"127.0.0.0/8"}, actuator.Other, "hush-hush of the host <time> <id>"},
-		"tcp to a server without a list is refused":         {daemon.uri(), nil, actuator.Other, "tcp has no authentication"},
-		"tcp to an unlisted server is refused":              {daemon.uri(), []string{"10.0.0.0/8"}, actuator.Other, "expected a server that --allow-endpoints lists"},
-		"metadata service is refused":                       {"qemu+tcp://169.254.169.254/system", nil, actuator.Other, httpguard.ErrAddressDenied.Error()},
-		"socket is refused while the manager has none":      {"qemu:///system", nil, actuator.Other, "--libvirt-socket"},
+		"tcp to a listed server shows the daemon's message":    {daemon.uri(), []string{"127.0.0.0/8"}, actuator.Other, "hush-hush of the host <time> <id>"},
+		"tcp is refused without a list of servers":             {daemon.uri(), nil, actuator.Other, "tcp has no authentication"},
+		"tcp to an unlisted server is refused":                 {daemon.uri(), []string{"10.0.0.0/8"}, actuator.Other, "expected a server that --allow-endpoints lists"},
+		"metadata service is refused":                          {"qemu+tcp://169.254.169.254/system", nil, actuator.Other, httpguard.ErrAddressDenied.Error()},
+		"local socket is refused if the manager has no socket": {"qemu:///system", nil, actuator.Other, "--libvirt-socket"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			listed, err := httpguard.ParseEndpoints(row.listed)

@@ -14,8 +14,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestAClusterHibernatesAndResumes uses the real controller and an API server that also serves as the target
-// cluster's. The guests turn off slowly.
+// TestAClusterHibernatesAndResumes uses the real controller and one API server for the hub and the target cluster. The
+// guests turn off slowly.
 func TestAClusterHibernatesAndResumes(t *testing.T) {
 	daemon := startDaemon(t)
 	daemon.latency = testenv.ChangeTime

@@ -14,8 +14,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestAClusterHibernatesAndResumes uses the real controller and an API server that also serves as the target
-// cluster's. A user shelves one of the servers during the hibernation, and the resume unshelves it.
+// TestAClusterHibernatesAndResumes uses the real controller and one API server for the hub and the target cluster. A
+// user shelves a server during the hibernation, and the resume unshelves this server.
 func TestAClusterHibernatesAndResumes(t *testing.T) {
 	cloud := startOpenStack(t)
 	cloud.latency = testenv.ChangeTime

@@ -80,8 +80,8 @@ func (c novaCluster) Fail(t *testing.T, class actuator.ErrorClass, op actuatorte
 	return c.cluster.Fail(t, class, op, ids...)
 }
 
-// Create creates servers one by one, and waits until they run. They are removed with the test, because the fake
-// hypervisor is small.
+// Create creates servers one by one, and waits until they run. The test removes the servers at its end, because the
+// fake hypervisor is small.
 func (c novaCluster) Create(t *testing.T, n int) []string {
 	t.Helper()
 	var ids []string

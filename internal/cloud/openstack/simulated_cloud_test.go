@@ -124,7 +124,7 @@ func (s *simulatedOpenStack) answerItself(w http.ResponseWriter, r *http.Request
 		if failed.RetryAfter != "" {
 			w.Header().Set("Retry-After", failed.RetryAfter)
 		}
-		// The message contains every part that must not be shown.
+		// The message contains all texts that must not be shown.
 		writeError(w, failed.Status, "fault", fmt.Sprintf("%s %s (req-%08d-0000-0000-0000-000000000000)", failed.Message, goodPassword, count))
 	case s.nova != nil:
 		return false

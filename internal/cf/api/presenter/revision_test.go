@@ -68,8 +68,7 @@ func TestAuditEventsNameTheUser(t *testing.T) {
 	}
 }
 
-// TestRevisionIsOneAuditEvent passes a recorded revision, the Kubernetes event for the same revision, and another
-// event.
+// TestRevisionIsOneAuditEvent passes an app with a revision, the Kubernetes event for this revision, and another event.
 func TestRevisionIsOneAuditEvent(t *testing.T) {
 	app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{
 		korifiv1alpha1.RevisionAnnotation: "1", torporv1alpha1.CauseAnnotation: "Stop", torporv1alpha1.RevisedByAnnotation: "bob",

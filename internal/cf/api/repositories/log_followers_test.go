@@ -40,7 +40,7 @@ type logServer struct {
 	clock *testingclock.FakeClock
 	store *Store
 	url   string
-	// If reading is not nil, the server receives from it before it returns a log.
+	// reading, if not nil, delays each log until the server has received from this channel.
 	reading chan struct{}
 
 	mu sync.Mutex

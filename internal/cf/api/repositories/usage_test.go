@@ -30,14 +30,14 @@ func TestUsageRequestsPauseWhileTheAPIIsUnavailable(t *testing.T) {
 		answer http.HandlerFunc
 		want   int32
 	}{
-		"an API that is not served: 2 requests for 3 calls":                {refuse(http.StatusNotFound), 2},
-		"an API whose server is down: 2 requests for 3 calls":              {refuse(http.StatusServiceUnavailable), 2},
-		"an API whose server hangs: 2 requests for 3 calls":                {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, 2},
-		"a caller without the right: 3 requests for 3 calls":               {refuse(http.StatusForbidden), 3},
-		"a caller that has sent too many requests: 3 requests for 3 calls": {refuse(http.StatusTooManyRequests), 3},
-		"an unreadable response: 3 requests for 3 calls":                   {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("[")) }, 3},
-		"an instance without an index: 3 requests for 3 calls":             {func(w http.ResponseWriter, _ *http.Request) { writeMetrics(w, `{}`) }, 3},
-		"a Pod without the app container: 3 requests for 3 calls":          {func(w http.ResponseWriter, _ *http.Request) { writeMetrics(w, `{"apps.kubernetes.io/pod-index":"0"}`) }, 3},
+		"an API that is not served: 2 requests for 3 calls":                  {refuse(http.StatusNotFound), 2},
+		"an API whose server is down: 2 requests for 3 calls":                {refuse(http.StatusServiceUnavailable), 2},
+		"an API whose server hangs: 2 requests for 3 calls":                  {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, 2},
+		"a caller without the right to read metrics: 3 requests for 3 calls": {refuse(http.StatusForbidden), 3},
+		"a caller that has sent too many requests: 3 requests for 3 calls":   {refuse(http.StatusTooManyRequests), 3},
+		"an unreadable response: 3 requests for 3 calls":                     {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("[")) }, 3},
+		"an instance without an index: 3 requests for 3 calls":               {func(w http.ResponseWriter, _ *http.Request) { writeMetrics(w, `{}`) }, 3},
+		"a Pod without the app container: 3 requests for 3 calls":            {func(w http.ResponseWriter, _ *http.Request) { writeMetrics(w, `{"apps.kubernetes.io/pod-index":"0"}`) }, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -14,7 +14,7 @@ import (
 )
 
 // Run expects each example to have its class. It also expects, for each code and phrase of each row, an example that
-// matches it and no earlier row.
+// matches this code or phrase and no earlier row.
 func Run(t *testing.T, table errortable.Table, examples map[actuator.ErrorClass][]errortable.Found) {
 	t.Helper()
 	matched := make([][]errortable.Found, len(table))
@@ -54,8 +54,8 @@ func alternativesOf(row errortable.Row) []errortable.Row {
 	return alternatives
 }
 
-// RunWithStatuses is like Run for a table that ends with the rows of errortable.ByStatus. It adds an example for each
-// of these rows, and for statuses next to their limits.
+// RunWithStatuses is like Run for a table that ends with the rows of errortable.ByStatus. It adds examples of statuses
+// for these rows.
 func RunWithStatuses(t *testing.T, table errortable.Table, examples map[actuator.ErrorClass][]errortable.Found) {
 	t.Helper()
 	all := maps.Clone(examples)
