@@ -124,8 +124,8 @@ func TestEventReportsTerminatingCRD(t *testing.T) {
 		opts []Option
 		want string
 	}{
-		"without StopOnTerminating: keeps running": {nil, "the controller keeps running until the CRD is gone, because objects may have finalizers"},
-		"with StopOnTerminating: stops":            {[]Option{StopOnTerminating()}, "the controller stops because of StopOnTerminating, and leaves its finalizers on objects"},
+		"a group without StopOnTerminating keeps running until the CRD is gone": {nil, "the controller keeps running until the CRD is gone, because objects may have finalizers"},
+		"a group with StopOnTerminating stops":                                  {[]Option{StopOnTerminating()}, "the controller stops because of StopOnTerminating, and leaves its finalizers on objects"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -323,12 +323,12 @@ func (s *schemaServer) testRefusedAtCreation(t *testing.T) {
 		},
 		"a container called mysqld-exporter without collectors: accepted": {pods + "containers", []any{container("mysqld"), container("mysqld-exporter")}, ""},
 		"an init container without a name: rejected":                      {pods + "initContainers", []any{map[string]any{"image": "x"}}, "initContainers[0].name: Required value"},
-		"an init container: accepted":                                     {pods + "initContainers", []any{container("before")}, ""},
+		"an init container without a reserved name: accepted":             {pods + "initContainers", []any{container("before")}, ""},
 		"an init container called moco-init: rejected":                    {pods + "initContainers", []any{container("moco-init")}, "spec.podTemplate.spec.initContainers: Invalid value: expected no init container called moco-init, because the name is reserved; found one; rename it"},
 		"an unreserved port of the container mysqld: accepted":            {pods + "containers", []any{container("mysqld", port("x", 12345))}, ""},
 		"a port without a name: accepted":                                 {pods + "containers", []any{container("mysqld", map[string]any{"containerPort": int64(12345)})}, ""},
 		"a reserved port of another container: accepted":                  {pods + "containers", []any{container("mysqld"), container("proxy", port("mysql", 3306))}, ""},
-		"a volume: accepted":                                              {pods + "volumes", []any{map[string]any{"name": "scratch"}}, ""},
+		"a volume without a reserved name: accepted":                      {pods + "volumes", []any{map[string]any{"name": "scratch"}}, ""},
 		"a volume without a name: rejected":                               {pods + "volumes", []any{map[string]any{"emptyDir": map[string]any{}}}, "volumes[0].name: Required value"},
 		"reserved volumes: rejected": {
 			pods + "volumes",
@@ -386,7 +386,7 @@ func (s *schemaServer) testRefusedPolicies(t *testing.T) {
 		"a negative backoff limit: rejected":                     {"spec.backoffLimit", int64(-1), "spec.backoffLimit in body should be greater than or equal to 0"},
 		"a negative number of successful Jobs to keep: rejected": {"spec.successfulJobsHistoryLimit", int64(-1), "spec.successfulJobsHistoryLimit in body should be greater than or equal to 0"},
 		"a negative number of failed Jobs to keep: rejected":     {"spec.failedJobsHistoryLimit", int64(-1), "spec.failedJobsHistoryLimit in body should be greater than or equal to 0"},
-		"0 threads: rejected":                                    {job + "threads", int64(0), "spec.jobConfig.threads in body should be greater than or equal to 1"},
+		"a Job with 0 threads: rejected":                         {job + "threads", int64(0), "spec.jobConfig.threads in body should be greater than or equal to 1"},
 		"an empty name of a service account: rejected":           {job + "serviceAccountName", "", "spec.jobConfig.serviceAccountName in body should be at least 1 chars long"},
 		"a bucket without a name: rejected":                      {job + "bucketConfig.region", "x", "spec.jobConfig.bucketConfig.bucketName: Required value"},
 		"a bucket with an empty name: rejected":                  {job + "bucketConfig.bucketName", "", "spec.jobConfig.bucketConfig.bucketName in body should be at least 1 chars long"},
@@ -440,7 +440,7 @@ func (s *schemaServer) testRefusedLater(t *testing.T) {
 		"a changed restore point: rejected":                     {born, schemaCase{"spec.restore.restorePoint", "2026-11-20T13:00:00Z", restored}},
 		"a changed number of threads of a restore: rejected":    {born, schemaCase{"spec.restore.jobConfig.threads", int64(8), restored}},
 		"a changed environment of a restore: rejected":          {born, schemaCase{"spec.restore.jobConfig.env", []any{map[string]any{"name": "A", "value": "2"}}, restored}},
-		"a changed volume of a restore: rejected":               {born, schemaCase{"spec.restore.jobConfig.workVolume", map[string]any{"emptyDir": map[string]any{}}, restored}},
+		"a changed work volume of a restore: rejected":          {born, schemaCase{"spec.restore.jobConfig.workVolume", map[string]any{"emptyDir": map[string]any{}}, restored}},
 		"an update that keeps the restore: accepted":            {born, schemaCase{"spec.offline", true, ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -466,12 +466,12 @@ func (s *schemaServer) testRestoredUsers(t *testing.T) {
 		users any
 		names []string
 	}{
-		"upstream's string with commas: two users": {"test_user2@%, other", []string{"test_user2@%", "other"}},
-		"a list with a comma in a name: two users": {[]any{"test_user2@%", "with, comma"}, []string{"test_user2@%", "with, comma"}},
-		"an empty string: no users":                {"", nil},
-		"an empty list: no users":                  {[]any{}, nil},
-		"a null value: no users":                   {nil, nil},
-		"a number: no users":                       {int64(7), nil},
+		"a string with a comma, as in upstream: two users": {"test_user2@%, other", []string{"test_user2@%", "other"}},
+		"a list with a comma in a name: two users":         {[]any{"test_user2@%", "with, comma"}, []string{"test_user2@%", "with, comma"}},
+		"an empty string: no users":                        {"", nil},
+		"an empty list: no users":                          {[]any{}, nil},
+		"a null value: no users":                           {nil, nil},
+		"a number: no users":                               {int64(7), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			restore := minimalRestore()

@@ -53,18 +53,18 @@ func TestDiscoverAndProbeSendOneRequest(t *testing.T) {
 		body string
 		want result
 	}{
-		"discovery lists kinds: read":              {discover, 200, widgetList, result{Kinds: map[string]lookResult{"Widget": widget, "Clock": clock}}},
-		"discovery returns 404: no kinds":          {discover, 404, "404 page not found", result{}},
-		"discovery returns invalid JSON: an error": {discover, 200, "<html>", result{Error: true}},
-		"discovery returns 403: an error":          {discover, 403, "{}", result{Error: true}},
-		"discovery returns 401: an error":          {discover, 401, "{}", result{Error: true}},
-		"discovery returns 429: an error":          {discover, 429, "{}", result{Error: true}},
-		"discovery returns 503: an error":          {discover, 503, "{}", result{Error: true}},
-		"a watch starts: ready":                    {probe, 200, "", result{Ready: true}},
-		"a watch is forbidden: ready":              {probe, 403, "{}", result{Ready: true}},
-		"a watch returns 429: not ready":           {probe, 429, "{}", result{}},
-		"a watch returns 404: not ready":           {probe, 404, "{}", result{}},
-		"a watch returns 500: an error":            {probe, 500, "{}", result{Error: true}},
+		"discovery returns 200: the kinds are read": {discover, 200, widgetList, result{Kinds: map[string]lookResult{"Widget": widget, "Clock": clock}}},
+		"discovery returns 404: no kinds":           {discover, 404, "404 page not found", result{}},
+		"discovery returns invalid JSON: an error":  {discover, 200, "<html>", result{Error: true}},
+		"discovery returns 403: an error":           {discover, 403, "{}", result{Error: true}},
+		"discovery returns 401: an error":           {discover, 401, "{}", result{Error: true}},
+		"discovery returns 429: an error":           {discover, 429, "{}", result{Error: true}},
+		"discovery returns 503: an error":           {discover, 503, "{}", result{Error: true}},
+		"a watch starts: ready":                     {probe, 200, "", result{Ready: true}},
+		"a watch is forbidden: ready":               {probe, 403, "{}", result{Ready: true}},
+		"a watch returns 429: not ready":            {probe, 429, "{}", result{}},
+		"a watch returns 404: not ready":            {probe, 404, "{}", result{}},
+		"a watch returns 500: an error":             {probe, 500, "{}", result{Error: true}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

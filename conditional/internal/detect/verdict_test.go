@@ -76,11 +76,11 @@ func TestIdentity(t *testing.T) {
 		before, after func(*lookResult)
 		same          bool
 	}{
-		"another UID is another identity":                          {after: func(s *lookResult) { s.uid = "2" }},
-		"another version is another identity":                      {after: func(s *lookResult) { s.version = "v2" }},
-		"another scope is another identity":                        {after: func(s *lookResult) { s.scope = "Cluster" }},
-		"another plural is another identity":                       {after: func(s *lookResult) { s.plural = "widgetz" }},
-		"a kind that no longer has a CRD is another identity":      {after: func(s *lookResult) { s.uid = "" }},
+		"another UID changes the identity":                         {after: func(s *lookResult) { s.uid = "2" }},
+		"another version changes the identity":                     {after: func(s *lookResult) { s.version = "v2" }},
+		"another scope changes the identity":                       {after: func(s *lookResult) { s.scope = "Cluster" }},
+		"another plural changes the identity":                      {after: func(s *lookResult) { s.plural = "widgetz" }},
+		"a kind that loses its CRD changes the identity":           {after: func(s *lookResult) { s.uid = "" }},
 		"a terminating CRD keeps the identity":                     {after: func(s *lookResult) { s.terminating = true }, same: true},
 		"a CRD that the watch lists only later keeps the identity": {before: func(s *lookResult) { s.crdKnown, s.uid = false, "" }, same: true},
 		"a lost watch keeps the identity":                          {after: func(s *lookResult) { s.crdKnown, s.uid = false, "" }, same: true},

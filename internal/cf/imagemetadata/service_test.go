@@ -233,15 +233,15 @@ func TestFailedRegistryLookupKeepsTheTag(t *testing.T) {
 		"a registry that forbids the image: RegistryRefused":            {fail(http.StatusForbidden, internal), korifiv1alpha1.RegistryRefusedReason},
 		"a registry that limits requests: RegistryRefused":              {fail(http.StatusTooManyRequests, internal), korifiv1alpha1.RegistryRefusedReason},
 		"a registry that returns 502: RegistryRefused":                  {fail(http.StatusBadGateway, internal), korifiv1alpha1.RegistryRefusedReason},
-		"another server that returns 404: RegistryRefused":              {fail(http.StatusNotFound, internal), korifiv1alpha1.RegistryRefusedReason},
-		"another server that returns 200: ImageUnreadable":              {fail(http.StatusOK, internal), korifiv1alpha1.ImageUnreadableReason},
+		"a server that is no registry and returns 404: RegistryRefused": {fail(http.StatusNotFound, internal), korifiv1alpha1.RegistryRefusedReason},
+		"a server that is no registry and returns 200: ImageUnreadable": {fail(http.StatusOK, internal), korifiv1alpha1.ImageUnreadableReason},
 		"a redirect to another address: ImageUnreadable":                {redirect("https://" + trap + "/"), korifiv1alpha1.ImageUnreadableReason},
 		"a redirect to a metadata service: ImageUnreadable":             {redirect("http://169.254.169.254/latest/meta-data/"), korifiv1alpha1.ImageUnreadableReason},
 		"a redirect to another address by its name: RegistryNotAllowed": {redirect("http://localhost:" + portOf(t, trap) + "/"), korifiv1alpha1.RegistryNotAllowedReason},
 		"an endless redirect: ImageUnreadable":                          {redirect("/v2/shop/manifests/1"), korifiv1alpha1.ImageUnreadableReason},
-		"a token from another address: ImageUnreadable":                 {tokenFrom("https://" + trap + "/token"), korifiv1alpha1.ImageUnreadableReason},
-		"a token from a metadata service: ImageUnreadable":              {tokenFrom("http://169.254.169.254/token"), korifiv1alpha1.ImageUnreadableReason},
-		"a token over http: RegistryNotAllowed":                         {tokenFrom("http://registry.example/token"), korifiv1alpha1.RegistryNotAllowedReason},
+		"a token service at another address: ImageUnreadable":           {tokenFrom("https://" + trap + "/token"), korifiv1alpha1.ImageUnreadableReason},
+		"a token service at a metadata address: ImageUnreadable":        {tokenFrom("http://169.254.169.254/token"), korifiv1alpha1.ImageUnreadableReason},
+		"a token service over http: RegistryNotAllowed":                 {tokenFrom("http://registry.example/token"), korifiv1alpha1.RegistryNotAllowedReason},
 	} {
 		t.Run(what, func(t *testing.T) {
 			host := newRegistry(t, row.front)

@@ -93,13 +93,13 @@ func TestDecide(t *testing.T) {
 			},
 			Plan{Rule: "kpack builds"},
 		},
-		"the message of the Image explains the failure": {
+		"a failure has the message of the Image": {
 			func(o *Observed) {
 				o.Image, o.Failure = exampleImage(metav1.ConditionFalse, " no buildpack detected the code\n"), "unused"
 			},
 			Plan{Rule: "kpack has failed", Failure: "kpack did not build the Image b1: no buildpack detected the code"},
 		},
-		"the message of the Build explains the failure": {
+		"a failure has the message of the Build if the Image has none": {
 			func(o *Observed) { o.Image, o.Failure = exampleImage(metav1.ConditionFalse, ""), "exit status 20" },
 			Plan{Rule: "kpack has failed", Failure: "kpack did not build the Image b1: exit status 20"},
 		},

@@ -142,21 +142,21 @@ func TestDecide(t *testing.T) {
 			observedApp(whenStopped), decisionSummary{"stopped", Nothing{}, korifiv1alpha1.StoppedReason, drained, 0},
 		},
 
-		"a start creates an LRP":                                  {observedApp(), create(3)},
-		"a start with zero instances is complete immediately":     {observedApp(wantingInstances(0)), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, drained, 0}},
-		"a scale to zero is complete immediately":                 {observedApp(wantingInstances(0), withLRP(5, 3)), decisionSummary{"scale", ScaleLRP{n5, 0}, korifiv1alpha1.RunningReason, drained, 0}},
-		"an app without a droplet is not started":                 {observedApp(func(o *Observed) { o.NoDroplet = "x" }), decisionSummary{"no droplet", Nothing{}, korifiv1alpha1.DropletMissingReason, drained, 0}},
-		"a running revision is not affected by a missing droplet": {observedApp(withLRP(5, 3), withPods(5, 3, 0), func(o *Observed) { o.NoDroplet = "x" }), runs},
-		"LRPs of older revisions are deleted first":               {observedApp(withLRP(4, 3), withPods(4, 3, 0)), decisionSummary{"delete obsolete LRPs", DeleteLRPs{[]string{n4}}, starting, draining, 0}},
-		"an LRP with an invalid version counts as older":          {observedApp(withLRP(revision.UnknownRevision, 3)), decisionSummary{"delete obsolete LRPs", DeleteLRPs{[]string{revision.LRPName(guid, revision.UnknownRevision)}}, starting, draining, 0}},
-		"a new revision is held while old instances terminate":    {observedApp(withDyingLRP(4), withPods(4, 0, 3)), decisionSummary{"held until drained", Nothing{}, held, draining, left}},
-		"a new revision is held by Pods without an LRP": {
+		"a start creates an LRP":                                          {observedApp(), create(3)},
+		"a start with zero instances is complete immediately":             {observedApp(wantingInstances(0)), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, drained, 0}},
+		"a scale to zero is complete immediately":                         {observedApp(wantingInstances(0), withLRP(5, 3)), decisionSummary{"scale", ScaleLRP{n5, 0}, korifiv1alpha1.RunningReason, drained, 0}},
+		"an app without a droplet is not started":                         {observedApp(func(o *Observed) { o.NoDroplet = "x" }), decisionSummary{"no droplet", Nothing{}, korifiv1alpha1.DropletMissingReason, drained, 0}},
+		"a running revision is not affected by a missing droplet":         {observedApp(withLRP(5, 3), withPods(5, 3, 0), func(o *Observed) { o.NoDroplet = "x" }), runs},
+		"LRPs of older revisions are deleted before a new LRP is created": {observedApp(withLRP(4, 3), withPods(4, 3, 0)), decisionSummary{"delete obsolete LRPs", DeleteLRPs{[]string{n4}}, starting, draining, 0}},
+		"an LRP with an invalid version counts as older":                  {observedApp(withLRP(revision.UnknownRevision, 3)), decisionSummary{"delete obsolete LRPs", DeleteLRPs{[]string{revision.LRPName(guid, revision.UnknownRevision)}}, starting, draining, 0}},
+		"a new revision is held back while old instances terminate":       {observedApp(withDyingLRP(4), withPods(4, 0, 3)), decisionSummary{"held until drained", Nothing{}, held, draining, left}},
+		"a new revision is held back by Pods without an LRP": {
 			observedApp(withPods(4, 1, 0)), decisionSummary{"held until drained", Nothing{}, held, draining, 0},
 		},
-		"a new revision is held by an LRP without Pods": {
+		"a new revision is held back by an LRP without Pods": {
 			observedApp(withDyingLRP(4)), decisionSummary{"held until drained", Nothing{}, held, draining, 0},
 		},
-		"a new revision is not held if revisions may overlap": {
+		"a new revision is not held back if revisions may overlap": {
 			observedApp(withDyingLRP(4), withPods(4, 0, 3), whenOverlapping), decisionSummary{"create", CreateLRP{n5, 5, 3}, starting, draining, left},
 		},
 		"a new revision starts after the drain timeout, which Draining reports": {
@@ -166,16 +166,16 @@ func TestDecide(t *testing.T) {
 		"the drain timeout counts from the deletion of the LRP if its Pods are not being deleted": {
 			observedApp(withDyingLRP(4, 5*time.Second), withPods(4, 2, 0)), decisionSummary{"held until drained", Nothing{}, held, draining, left},
 		},
-		"a new revision is not held by Pods of a deleted LRP after the drain timeout": {
+		"a new revision is not held back by Pods of a deleted LRP after the drain timeout": {
 			observedApp(withDyingLRP(4, time.Hour), withPods(4, 2, 0)), decisionSummary{"create", CreateLRP{n5, 5, 3}, starting, korifiv1alpha1.DrainTimeoutReason, 0},
 		},
-		"a new revision is not held by an LRP with a finalizer after the drain timeout": {
+		"a new revision is not held back by an LRP with a finalizer after the drain timeout": {
 			observedApp(withDyingLRP(4, time.Hour)), decisionSummary{"create", CreateLRP{n5, 5, 3}, starting, korifiv1alpha1.DrainTimeoutReason, 0},
 		},
-		"a new revision is not held by a Pod without an LRP after the drain timeout": {
+		"a new revision is not held back by a Pod without an LRP after the drain timeout": {
 			observedApp(withPods(revision.UnknownRevision, 1, 0), begun(time.Hour)), decisionSummary{"create", CreateLRP{n5, 5, 3}, starting, korifiv1alpha1.DrainTimeoutReason, 0},
 		},
-		"a new revision is held by a Pod without an LRP until the drain timeout": {
+		"a new revision is held back by a Pod without an LRP until the drain timeout": {
 			observedApp(withPods(revision.UnknownRevision, 1, 0), begun(5*time.Second)), decisionSummary{"held until drained", Nothing{}, held, draining, left},
 		},
 		"the drain timeout begins at the deletion of the LRP, not at the start of the revision": {

@@ -26,8 +26,8 @@ func TestEveryStateIsSafeAndConverges(t *testing.T) {
 		budget  int8
 		broken  [revisions]bool
 	}{
-		"strict": {budget: 3}, "overlap": {overlap: true, budget: 2},
-		"deployed instances never become ready": {budget: 3, broken: [revisions]bool{false, true, true, true}},
+		"strict drain policy": {budget: 3}, "drain policy overlap": {overlap: true, budget: 2},
+		"strict drain policy, and deployed instances never become ready": {budget: 3, broken: [revisions]bool{false, true, true, true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -32,10 +32,10 @@ func TestRevisionOf(t *testing.T) {
 		"an app has the revision of its annotation even if a lower one was observed":      {revisionAnnotations("7", "5"), 6, 7, 5, false},
 		"an app without an annotation of the last stop has its revision as the last stop": {revisionAnnotations("7", ""), 7, 7, 7, false},
 		"the last stop of an app is never above its revision":                             {revisionAnnotations("7", "9"), 7, 7, 7, false},
-		"an annotation that is not a number is unreadable":                                {revisionAnnotations("abc", "5"), 0, 0, 0, true},
-		"a missing annotation is unreadable after a revision was observed":                {nil, 3, 0, 0, true},
+		"a revision annotation that is not a number is unreadable":                        {revisionAnnotations("abc", "5"), 0, 0, 0, true},
+		"a missing revision annotation is unreadable after a revision was observed":       {nil, 3, 0, 0, true},
 		"a revision below the observed one is unreadable":                                 {revisionAnnotations("2", "2"), 3, 0, 0, true},
-		"an annotation that is not a valid label is unreadable":                           {revisionAnnotations("bad value!", "5"), 0, 0, 0, true},
+		"a revision annotation that is not a valid label is unreadable":                   {revisionAnnotations("bad value!", "5"), 0, 0, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newApp(korifiv1alpha1.StartedState, row.annotations)

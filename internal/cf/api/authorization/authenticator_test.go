@@ -98,10 +98,10 @@ func TestHonestCallersAreServedDuringAttacks(t *testing.T) {
 		hostileFrom              func(i int) string
 		newcomersFrom            string
 	}{
-		"three thousand honest callers, each with one request per second: all are served":     {honest: 3000},
-		"five hundred bad tokens per second from another address: honest callers are served":  {20, 500, func(int) string { return hostileAddress }, honestAddress},
-		"five hundred bad tokens per second from the same address: honest callers are served": {20, 500, func(int) string { return honestAddress }, ""},
-		"five hundred bad tokens per second from random addresses: honest callers are served": {20, 500, func(i int) string { return fmt.Sprintf("10.%d.%d.%d:1", i>>16&255, i>>8&255, i&255) }, honestAddress},
+		"three thousand honest callers, each with one request per second: all are served":                {honest: 3000},
+		"five hundred bad tokens per second from another address: honest callers are served":             {20, 500, func(int) string { return hostileAddress }, honestAddress},
+		"five hundred bad tokens per second from the honest callers' address: honest callers are served": {20, 500, func(int) string { return honestAddress }, ""},
+		"five hundred bad tokens per second from random addresses: honest callers are served":            {20, 500, func(i int) string { return fmt.Sprintf("10.%d.%d.%d:1", i>>16&255, i>>8&255, i&255) }, honestAddress},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

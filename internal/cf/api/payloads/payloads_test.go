@@ -74,7 +74,7 @@ func TestManifestsThatCostTooMuchAreRefused(t *testing.T) {
 		"a repeated alias of a long text: refused":               {"x: &x " + strings.Repeat("y", 40_000) + "\napplications:\n- name: a\n  e: [" + strings.Repeat("*x,", 5000) + "]", "aliases expanded"},
 		"thirty nested aliases that each double a list: refused": {doubled + "applications: [{name: a}]", "aliases expanded"},
 		"an alias inside its own list: refused":                  {"x: &x [*x]\napplications: [{name: a}]", "aliases expanded"},
-		"too many nodes: refused":                                {"x: [" + strings.Repeat("1,", 100_000) + "]\napplications: [{name: a}]", "aliases expanded"},
+		"too many YAML nodes: refused":                           {"x: [" + strings.Repeat("1,", 100_000) + "]\napplications: [{name: a}]", "aliases expanded"},
 		"too many apps: refused":                                 {"applications:\n" + strings.Repeat("- name: a\n", maxManifestApps+1), "expected at most 100 apps"},
 		"too many processes: refused":                            {"applications:\n- name: a\n  processes:\n" + strings.Repeat("  - type: w\n", maxManifestProcesses), "200 processes"},
 		"too many instances: refused":                            {"applications: [{name: a, instances: 2147483647}]", "expected instances of at most 1000, found 2147483647"},
