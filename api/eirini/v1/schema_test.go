@@ -20,10 +20,10 @@ func TestTheSchema(t *testing.T) {
 	t.Parallel()
 	s := &served{testenv.StartAPIServer(t)}
 	s.InstallCRDs(t)
-	t.Run("what is refused at creation", s.testRefusedAtCreation)
-	t.Run("what is refused later", s.testRefusedLater)
-	t.Run("columns and status", s.testColumns)
-	t.Run("everything is kept", s.testFull)
+	t.Run("values at creation", s.testRefusedAtCreation)
+	t.Run("changes after creation", s.testRefusedLater)
+	t.Run("columns of kubectl get and status", s.testColumns)
+	t.Run("all fields are stored", s.testFull)
 }
 
 type served struct{ *testenv.Environment }

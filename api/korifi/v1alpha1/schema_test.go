@@ -21,12 +21,12 @@ func TestTheSchema(t *testing.T) {
 	t.Parallel()
 	s := &served{testenv.StartAPIServer(t)}
 	s.InstallCRDs(t)
-	t.Run("what is refused at creation", s.testRefusedAtCreation)
-	t.Run("what is refused later", s.testRefusedLater)
-	t.Run("what is refused of a status", s.testRefusedStatus)
+	t.Run("values at creation", s.testRefusedAtCreation)
+	t.Run("changes after creation", s.testRefusedLater)
+	t.Run("changes of a status", s.testRefusedStatus)
 	t.Run("defaults", s.testDefaults)
-	t.Run("columns", s.testColumns)
-	t.Run("a status loses nothing", s.testStatus)
+	t.Run("columns of kubectl get", s.testColumns)
+	t.Run("the full status is stored", s.testStatus)
 }
 
 type served struct{ *testenv.Environment }

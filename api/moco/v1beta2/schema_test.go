@@ -39,14 +39,14 @@ func TestTheSchema(t *testing.T) {
 	typed, err := client.New(hub.Config, client.Options{Scheme: known})
 	testenv.ExpectNoError(t, err)
 	s := &schemaServer{Environment: hub, typed: typed}
-	t.Run("upstream's examples apply and lose nothing", s.testExamples)
+	t.Run("upstream's examples are stored completely", s.testExamples)
 	t.Run("defaults", s.testDefaults)
-	t.Run("refused at creation", s.testRefusedAtCreation)
-	t.Run("refused in a BackupPolicy", s.testRefusedPolicies)
-	t.Run("refused later", s.testRefusedLater)
-	t.Run("restored users are kept as they are written", s.testRestoredUsers)
-	t.Run("columns", s.testColumns)
-	t.Run("the status loses nothing", s.testStatus)
+	t.Run("values at creation", s.testRefusedAtCreation)
+	t.Run("values of a BackupPolicy", s.testRefusedPolicies)
+	t.Run("changes after creation", s.testRefusedLater)
+	t.Run("restored users are stored as written", s.testRestoredUsers)
+	t.Run("columns of kubectl get", s.testColumns)
+	t.Run("the full status is stored", s.testStatus)
 }
 
 // TestReplicasOutOfBoundsCountAsZero uses values that MOCO's schema accepts.

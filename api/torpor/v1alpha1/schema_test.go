@@ -17,8 +17,8 @@ func TestTheSchema(t *testing.T) {
 	t.Parallel()
 	s := &schemaServer{testenv.StartAPIServer(t)}
 	s.InstallCRDs(t)
-	t.Run("refused at creation", s.testRefusedAtCreation)
-	t.Run("refused later", s.testRefusedLater)
+	t.Run("values at creation", s.testRefusedAtCreation)
+	t.Run("changes after creation", s.testRefusedLater)
 	t.Run("defaults", s.testDefaults)
 }
 

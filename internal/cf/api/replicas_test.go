@@ -35,7 +35,7 @@ func TestReplicasAgree(t *testing.T) {
 			}
 		}
 	})
-	t.Run("one of two apps that are concurrently renamed to the same name gets it", func(t *testing.T) {
+	t.Run("one of two apps that are concurrently renamed to the same name gets the name", func(t *testing.T) {
 		const rounds = 10
 		for i := range rounds {
 			var apps [2]string

@@ -42,11 +42,11 @@ func TestPlugin(t *testing.T) {
 	expectRun(t, kubeconfig, exit.Failed, `expected permission to list MySQLClusters, `+listWorkloads()+` in namespace "default", found that all are forbidden`, "status", "--as", "somebody")
 	server.InstallCRDs(t)
 	server.InstallCRDs(t, "../../switches/stopadapter/controller/testdata/crds.yaml")
-	t.Run("follow", func(t *testing.T) { testFollow(t, server) })
-	t.Run("follow one object", func(t *testing.T) { testFollowNamed(t, server) })
+	t.Run("status --watch follows all kinds", func(t *testing.T) { testFollow(t, server) })
+	t.Run("status --watch follows one object", func(t *testing.T) { testFollowNamed(t, server) })
 	t.Run("plans", func(t *testing.T) { testPlanFixtures(t, server) })
 	t.Run("a plan reads every page", func(t *testing.T) { testPlanReadsEveryPage(t, server) })
-	t.Run("waves of a namespace", func(t *testing.T) { testNamespaceWaves(t, server) })
+	t.Run("a namespace is stopped and started in waves", func(t *testing.T) { testNamespaceWaves(t, server) })
 	t.Run("scripts", func(t *testing.T) { scripts.Run(t, server, map[string]scripts.Command{"kinds": setKinds}) })
 	t.Run("acting", func(t *testing.T) { scripts.RunFolder(t, server, "testdata/acting", nil) }) // The scripts of this folder use the cluster's only Lease.
 }

@@ -81,7 +81,7 @@ func TestUnusualScaleSetsAreCounted(t *testing.T) {
 func TestScaleSetsThatMayNotBeReadPreventStops(t *testing.T) {
 	c := startAzure(t).newCluster()
 	ids := c.Create(t, 2)
-	t.Run("role without the right", func(t *testing.T) {
+	t.Run("role without the right to read scale sets prevents a stop", func(t *testing.T) {
 		c.Inject(t, actuatortest.Fault{Operation: scaleSetRead, Status: http.StatusForbidden, Code: "AuthorizationFailed"})
 		c.expectGroupsByID(t, map[string]string{ids[0]: "", ids[1]: ""})
 		testenv.ExpectNoError(t, c.actuator.Start(t.Context(), c.Target(), ids))
