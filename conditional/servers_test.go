@@ -125,7 +125,7 @@ func (s *apiServer) wipe() error {
 	})
 }
 
-// isOfTheServer reports whether an object exists in every server from the start.
+// isOfTheServer reports whether an object exists in every new server.
 func isOfTheServer(obj client.Object) bool {
 	_, isBootstrapped := obj.GetLabels()["kubernetes.io/bootstrapping"]
 	return isBootstrapped || obj.GetName() == "default" || strings.HasPrefix(obj.GetName(), "kube-") || strings.HasPrefix(obj.GetName(), "system:") ||

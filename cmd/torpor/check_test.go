@@ -52,7 +52,7 @@ func TestCheckWaitsForAnInstallation(t *testing.T) {
 			seen: []any{elsewhere}, code: exit.TimedOut, took: time.Minute, says: "timed out: expected an installation that works, found: installation: expected the installation in namespace",
 			progress: "waiting: installation: expected the installation in namespace torpor-system to be active, found that the one in namespace elsewhere is\n",
 		},
-		"a hub that never answers times out": {
+		"a hub that never answers: the command times out": {
 			seen: []any{unreachable}, code: exit.TimedOut, took: time.Minute, says: "found: connection refused", progress: "waiting: connection refused\n",
 		},
 	} {
@@ -77,7 +77,7 @@ func TestCheckWaitsForAnInstallation(t *testing.T) {
 					t.Errorf("expected %q after %s, found %q after %s", row.progress, row.took, progress.String(), took)
 				}
 				var findings []admincheck.Finding
-				if isSeen := name != "a hub that never answers times out"; isSeen != (json.Unmarshal(out.Bytes(), &findings) == nil && len(findings) > 0) {
+				if isSeen := name != "a hub that never answers: the command times out"; isSeen != (json.Unmarshal(out.Bytes(), &findings) == nil && len(findings) > 0) {
 					t.Errorf("expected one list of findings if there was an answer, found %q", out.String())
 				}
 			})

@@ -32,7 +32,7 @@ type server struct {
 	dropped int
 	// queues maps keys to their queues.
 	queues map[string]Share
-	// take replaces the call for a key.
+	// take, if set, replaces the call for a key.
 	take func(key string, due time.Time, call Call) Call
 }
 

@@ -195,7 +195,7 @@ func TestStatefulSetOfAnotherIsNamed(t *testing.T) {
 }
 
 // Race h of docs/adr/0010-revisions-of-apps.md: the names of LRPs do not collide. If a foreign LRP has the name of the
-// next revision's LRP, the process waits until it is deleted.
+// next revision's LRP, the process waits until the foreign LRP is deleted.
 func TestTakenLRPNameIsWaitedFor(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 1})

@@ -330,7 +330,7 @@ func (s *schemaServer) testRefusedAtCreation(t *testing.T) {
 		"a reserved port of another container: accepted":                  {pods + "containers", []any{container("mysqld"), container("proxy", port("mysql", 3306))}, ""},
 		"a volume without a reserved name: accepted":                      {pods + "volumes", []any{map[string]any{"name": "scratch"}}, ""},
 		"a volume without a name: rejected":                               {pods + "volumes", []any{map[string]any{"emptyDir": map[string]any{}}}, "volumes[0].name: Required value"},
-		"reserved volumes: rejected": {
+		"volumes with reserved names: rejected": {
 			pods + "volumes",
 			[]any{map[string]any{"name": "run"}, map[string]any{"name": "mine"}, map[string]any{"name": "tmp"}},
 			`spec.podTemplate.spec.volumes: Invalid value: expected volumes without reserved names; found ["run", "tmp"]; rename them`,

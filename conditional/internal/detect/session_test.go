@@ -575,7 +575,7 @@ func TestPollQueriesOnlyAtItsInterval(t *testing.T) {
 		s.serve(widgetKind(), "widgets")
 		<-time.After(5 * time.Second)
 		blind := j.last()
-		w := s.follow(widgets()) // A subscriber that also watches adds the UID to the verdict, which does not cause a restart.
+		w := s.follow(widgets()) // A subscriber that also watches CRDs adds the UID to the verdict. The UID causes no restart.
 		<-time.After(time.Minute)
 		if got := j.last(); got.UID != "1" || got.Identity != blind.Identity || w.last() != got {
 			t.Errorf("got %+v and %+v after %+v", got, w.last(), blind)

@@ -92,7 +92,7 @@ func TestLogsOfPods(t *testing.T) {
 		"a limit of one in descending order returns the last line before the end time": {"?descending=true&limit=1&end_time=" + at(2), "shop 1 says 1"},
 		"an envelope type other than LOG returns no lines":                             {"?envelope_types=COUNTER", ""},
 		"a limit below one is treated as one":                                          {"?limit=0", "shop 0 says 0"},
-		"a high limit returns all lines":                                               {"?limit=1000", strings.Join(allLogLines(), "|")},
+		"a limit above the number of lines returns all lines":                          {"?limit=1000", strings.Join(allLogLines(), "|")},
 		"a limit above the maximum returns all lines":                                  {"?limit=999999", strings.Join(allLogLines(), "|")},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -74,7 +74,7 @@ cfapp/shop                app
 cfapp/cart                app
   state running
 `},
-		"no terminal: rows are not folded": {0, statusHeadings()[:5], [][]string{statusRows()[0][:5]}, `
+		"output that is not a terminal: rows are not folded": {0, statusHeadings()[:5], [][]string{statusRows()[0][:5]}, `
 NAME                      PART       STATE         SINCE   BY
 clusterdeployment/fleet   machines   Hibernating   26h     alice@example.com
 `},
@@ -89,7 +89,7 @@ cfapp/a-very
 NAME   REASON       BY
 a      月曜日まで   b
 ` + "b      e\u0301            c\n"},
-		"no rows: only the heading": {80, []string{"NAME", "STATE"}, nil, `
+		"a table without rows: only the heading": {80, []string{"NAME", "STATE"}, nil, `
 NAME   STATE
 `},
 	} {

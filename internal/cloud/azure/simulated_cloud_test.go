@@ -363,7 +363,7 @@ func (s *simulatedAzure) addMember(set, name string) {
 	s.machines[id] = &simulatedMachine{group: owner.group, name: name, scaleSet: set, power: "running"}
 }
 
-// look returns the state that a listing shows, and advances the machine.
+// look returns the state that a listing shows, and advances the state of the machine.
 func (m *simulatedMachine) look() string {
 	if m.late > 0 {
 		m.late--

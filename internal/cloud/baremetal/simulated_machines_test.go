@@ -120,7 +120,7 @@ func (m *simulatedMachine) isHanging() bool {
 	return m.isSilent
 }
 
-// look returns the state that the controller shows, and advances the machine.
+// look returns the state that the controller shows, and advances the state of the machine.
 func (m *simulatedMachine) look() actuator.MachineState {
 	m.room.mu.Lock()
 	defer m.room.mu.Unlock()

@@ -190,7 +190,7 @@ func (s *simulatedIBMCloud) serveList(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, answer)
 }
 
-// look returns the instance as a listing shows it, and advances it.
+// look returns the instance as a listing shows it, and then advances its status.
 func (m *simulatedInstance) look() map[string]any {
 	if !m.arrives.IsZero() {
 		m.settle(false)

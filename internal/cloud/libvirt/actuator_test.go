@@ -266,7 +266,7 @@ func TestSilentDaemonIsUnreachable(t *testing.T) {
 	c.Create(t, 3)
 	daemon.interfere = func(procedure, _ uint32) []byte {
 		if procedure == procDomainGetState {
-			return buildFrame(procedure, 0, statusOK, nil) // This answers a call that was not made.
+			return buildFrame(procedure, 0, statusOK, nil) // The frame answers a call that was not made.
 		}
 		return nil
 	}

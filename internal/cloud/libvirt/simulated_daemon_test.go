@@ -249,7 +249,7 @@ func (s *simulatedDaemon) doFor(d *simulatedDomain, procedure uint32, w *xdrWrit
 	return nil
 }
 
-// look advances the domain.
+// look advances the state of a domain that turns off.
 func (d *simulatedDomain) look() {
 	if d.looksLeft == 0 || d.looksLeft == 1 && time.Now().Before(d.turnsOff) {
 		return

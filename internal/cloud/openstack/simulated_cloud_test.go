@@ -56,7 +56,8 @@ type simulatedOpenStack struct {
 	made            int
 	// latency, if set, is how long a task takes. Otherwise a task takes a number of listings.
 	latency time.Duration
-	// If hasNoRoom is true, an order to unshelve is accepted without effect. If quotaIsUsed is true, it is refused.
+	// If hasNoRoom is true, an order to unshelve is accepted without effect. If quotaIsUsed is true, such an order is
+	// refused.
 	hasNoRoom, quotaIsUsed bool
 	// isRevoked is true if the password and its tokens are no longer accepted.
 	isRevoked bool
@@ -222,7 +223,7 @@ func (s *simulatedOpenStack) serveList(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, answer)
 }
 
-// look returns the server as a listing shows it, and advances it.
+// look returns the server as a listing shows it, and then advances its status.
 func (m *simulatedServer) look() map[string]any {
 	if !m.arrives.IsZero() && time.Now().After(m.arrives) {
 		m.arrive()

@@ -152,7 +152,7 @@ func (s *logServer) caller(t *testing.T, name string) *authorization.Caller {
 	return &authorization.Caller{Name: name, Client: c, Core: core}
 }
 
-// follow polls for the lines of the last period since.
+// follow polls for the lines that are at most as old as since.
 func (s *logServer) follow(ctx context.Context, by *authorization.Caller, since time.Duration, limit int) (string, error) {
 	app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Namespace: "space", Name: "shop", UID: "shop"}}
 	lines, err := s.store.ReadLogs(ctx, by, app, LogWindow{From: s.clock.Now().Add(-since).UnixNano(), Until: math.MaxInt64, Limit: limit})
