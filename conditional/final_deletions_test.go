@@ -85,13 +85,13 @@ func TestTheLastDeletionsOfACRDAreReconciled(t *testing.T) {
 	const objects = 100
 	s := startAPIServer(t)
 	setUps := map[string]func(mgr manager.Manager, c *cleaner) (*Group, error){
-		"plain controller-runtime": func(mgr manager.Manager, c *cleaner) (*Group, error) {
+		"controller of plain controller-runtime": func(mgr manager.Manager, c *cleaner) (*Group, error) {
 			return nil, ctrl.NewControllerManagedBy(mgr).For(newWidget()).Named("deletions-plain").Complete(c)
 		},
-		"the builder": func(mgr manager.Manager, c *cleaner) (*Group, error) {
+		"controller of the conditional builder": func(mgr manager.Manager, c *cleaner) (*Group, error) {
 			return NewControllerManagedBy(mgr).For(newWidget()).Named("deletions-builder").Build(c)
 		},
-		"a setup function with client-go's queue": func(mgr manager.Manager, c *cleaner) (*Group, error) {
+		"controller of a setup function with client-go's queue": func(mgr manager.Manager, c *cleaner) (*Group, error) {
 			return Setup(mgr, Served(widgetKind()), func(mgr manager.Manager) error {
 				c.Reader = mgr.GetClient()
 				return ctrl.NewControllerManagedBy(mgr).For(newWidget()).Named("deletions-setup").

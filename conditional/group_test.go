@@ -255,9 +255,9 @@ func TestGroupRunsElsewhere(t *testing.T) {
 func TestGroupRetriesFailures(t *testing.T) {
 	boom := errors.New("boom")
 	cases := map[string]SetupFunc{
-		"setup returns an error": func(manager.Manager) error { return boom },
-		"setup panics":           func(manager.Manager) error { panic("boom") },
-		"a runnable returns an error": func(mgr manager.Manager) error {
+		"a setup function that returns an error is called again": func(manager.Manager) error { return boom },
+		"a setup function that panics is called again":           func(manager.Manager) error { panic("boom") },
+		"a runnable that returns an error is started again": func(mgr manager.Manager) error {
 			return mgr.Add(manager.RunnableFunc(func(context.Context) error { return boom }))
 		},
 	}

@@ -224,11 +224,11 @@ func TestValidateRevisionFindsForeignChanges(t *testing.T) {
 	stopped := a.DeepCopy()
 	stopped.Spec.DesiredState = off
 	for name, break_ := range map[string]func(map[string]string){
-		"an unchanged revision is refused":       func(m map[string]string) { m[rev] = "0" },
-		"a missing revision is refused":          func(m map[string]string) { delete(m, rev) },
-		"a changed author annotation is refused": func(m map[string]string) { m[torporv1alpha1.RevisedByAnnotation] = "bob" },
-		"a missing cause is refused":             func(m map[string]string) { delete(m, torporv1alpha1.CauseAnnotation) },
-		"missing ended revisions are refused":    func(m map[string]string) { delete(m, torporv1alpha1.EndedRevisionsAnnotation) },
+		"a stop with an unchanged revision is refused":   func(m map[string]string) { m[rev] = "0" },
+		"a stop with a missing revision is refused":      func(m map[string]string) { delete(m, rev) },
+		"a stop with another author is refused":          func(m map[string]string) { m[torporv1alpha1.RevisedByAnnotation] = "bob" },
+		"a stop with a missing cause is refused":         func(m map[string]string) { delete(m, torporv1alpha1.CauseAnnotation) },
+		"a stop with missing ended revisions is refused": func(m map[string]string) { delete(m, torporv1alpha1.EndedRevisionsAnnotation) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			after := admitApp(t, a, stopped.DeepCopy())

@@ -49,7 +49,7 @@ func (c *simulatedCluster) observeGroup(t *testing.T, group string) actuator.Gro
 func TestGroups(t *testing.T) {
 	cloud := startCloud(t)
 	for name, row := range map[string]func(t *testing.T, c *simulatedCluster, group string){
-		"repeated change causes no error": func(t *testing.T, c *simulatedCluster, group string) {
+		"repeated suspension of a group causes no error": func(t *testing.T, c *simulatedCluster, group string) {
 			t.Helper()
 			for range 2 {
 				testenv.ExpectNoError(t, c.change(t, actuator.GroupChange{Name: group, Suspend: heldProcesses()}))
@@ -58,7 +58,7 @@ func TestGroups(t *testing.T) {
 				t.Errorf("expected every process to be suspended, found %+v", found)
 			}
 		},
-		"processes that replace no machine do not count": func(t *testing.T, c *simulatedCluster, group string) {
+		"suspended processes that replace no machine are ignored": func(t *testing.T, c *simulatedCluster, group string) {
 			t.Helper()
 			c.cloud.CallAutoScaling(t, "SuspendProcesses", group, "ScalingProcesses.member.1", "AddToLoadBalancer", "ScalingProcesses.member.2", "Launch")
 			if found := c.observeGroup(t, group); !slices.Equal(found.Suspended, []string{"Launch"}) || found.Unscalable == "" {
@@ -75,7 +75,7 @@ func TestGroups(t *testing.T) {
 				t.Errorf("expected the other group to be scaled, found %+v", found)
 			}
 		},
-		"missing rights are reported": func(t *testing.T, c *simulatedCluster, group string) {
+		"missing right to read groups is PermissionDenied": func(t *testing.T, c *simulatedCluster, group string) {
 			t.Helper()
 			c.cloud.InjectFault(t, testenv.CloudFault{Action: describeGroups, Code: "AccessDenied", Message: "Not authorized.", Times: 1})
 			if _, err := c.cloud.actuator.ObserveGroups(t.Context(), c.Target(), []actuator.GroupQuery{{Name: group}}); actuator.ClassOf(err) != actuator.PermissionDenied {

@@ -58,7 +58,7 @@ func TestNodeGroups(t *testing.T) {
 				t.Errorf("expected class %q and no update, found %v and %v", actuator.WrongState, err, calls)
 			}
 		},
-		"a repeated change takes no update": func(t *testing.T, c *simulatedCluster, group string) {
+		"a repeated change starts no update": func(t *testing.T, c *simulatedCluster, group string) {
 			t.Helper()
 			c.resize(t, group, actuator.GroupSize{})
 			c.cloud.countCalls(t)
@@ -67,14 +67,14 @@ func TestNodeGroups(t *testing.T) {
 				t.Errorf("expected no update, found %v", calls)
 			}
 		},
-		"a conflict has the class of a wrong state": func(t *testing.T, c *simulatedCluster, group string) {
+		"a conflict at EKS is WrongState": func(t *testing.T, c *simulatedCluster, group string) {
 			t.Helper()
 			c.cloud.InjectFault(t, testenv.CloudFault{Action: "UpdateNodegroupConfig", Code: "ResourceInUseException", Message: "In use.", Times: 1})
 			if err := c.change(t, actuator.GroupChange{Name: group, Size: &actuator.GroupSize{}}); actuator.ClassOf(err) != actuator.WrongState {
 				t.Errorf("expected class %q, found %v", actuator.WrongState, err)
 			}
 		},
-		"missing rights concern only the size": func(t *testing.T, c *simulatedCluster, group string) {
+		"missing right to read node groups makes only the size unknown": func(t *testing.T, c *simulatedCluster, group string) {
 			t.Helper()
 			c.cloud.InjectFault(t, testenv.CloudFault{Action: describeNodegroup, Code: "AccessDeniedException", Message: "Not authorized to perform eks:DescribeNodegroup."})
 			defer c.cloud.ClearFaults(t)
@@ -88,7 +88,7 @@ func TestNodeGroups(t *testing.T) {
 				t.Errorf("expected EKS not to be called for a group whose size is not wanted, found %+v and %v", groups, err)
 			}
 		},
-		"tags of a node group with another Auto Scaling group count for nothing": func(t *testing.T, c *simulatedCluster, group string) {
+		"Auto Scaling group with the tags of another group's node group cannot be scaled": func(t *testing.T, c *simulatedCluster, group string) {
 			t.Helper()
 			other := c.Create(t, 1)[0]
 			c.JoinGroup(t, other, "other-"+group)

@@ -136,7 +136,7 @@ func TestSimulatedCloud(t *testing.T) {
 				t.Errorf("observe: %v", err)
 			}
 		},
-		"stop of eight machines takes one call, and few with one that lacks capacity": func(t *testing.T, c *simulatedCluster) {
+		"stop of eight machines takes one call, and a start with one refused machine takes seven": func(t *testing.T, c *simulatedCluster) {
 			ids := c.Create(t, 8)
 			c.cloud.countCalls(t)
 			testenv.ExpectNoError(t, c.Actuator().Stop(t.Context(), c.Target(), ids))
@@ -169,7 +169,7 @@ func TestSimulatedCloud(t *testing.T) {
 				}
 			}
 		},
-		"spot machines are listed, and terminated although others are refused or missing": func(t *testing.T, c *simulatedCluster) {
+		"spot machines are listed, and terminated even if others are refused or missing": func(t *testing.T, c *simulatedCluster) {
 			ids, protected, spot := c.Create(t, 1), c.createSpot(t), c.createSpot(t)
 			machines, err := c.Actuator().Observe(t.Context(), c.Target())
 			testenv.ExpectNoError(t, err)

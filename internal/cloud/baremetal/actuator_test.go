@@ -360,12 +360,12 @@ func TestHostileAnswersOfIPMIAreCut(t *testing.T) {
 		return packet
 	}
 	for name, answer := range map[string]func(request []byte) []byte{
-		"request as its own answer is refused": func(request []byte) []byte { return request },
-		"packet of zeros is refused":           func([]byte) []byte { return make([]byte, 64) },
-		"length without data is refused": func([]byte) []byte {
+		"request that is echoed as the answer is refused": func(request []byte) []byte { return request },
+		"packet of zeros is refused":                      func([]byte) []byte { return make([]byte, 64) },
+		"packet whose length exceeds its data is refused": func([]byte) []byte {
 			return []byte{6, 0, 0xff, 7, 6, payloadOpenedSession, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff}
 		},
-		"another session is refused": func([]byte) []byte { return header(payloadOpenedSession, make([]byte, 36)) },
+		"packet of another session is refused": func([]byte) []byte { return header(payloadOpenedSession, make([]byte, 36)) },
 		"session without algorithms, and therefore without signatures, is refused": func(request []byte) []byte {
 			payload := request[headerBytes:]
 			return header(payloadOpenedSession, append(append([]byte{0, 0, 4, 0}, payload[4:8]...), make([]byte, 28)...))
