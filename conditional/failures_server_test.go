@@ -57,7 +57,7 @@ func (a *failureEnv) newRefusal(f requestFault) simulatedOutage {
 
 // TestAPIServerRestart stops and restarts an API server of its own.
 func TestAPIServerRestart(t *testing.T) {
-	s := startAPIServer(t, func(env *envtest.Environment) { env.ControlPlane.GetAPIServer().CertDir = t.TempDir() }) // The folder outlives a restart.
+	s := startAPIServer(t, func(env *envtest.Environment) { env.ControlPlane.GetAPIServer().CertDir = t.TempDir() }) // outlives a restart
 	a, w, server := s.newFailureEnv(t, 0), s.newTCPProxy(), s.env.ControlPlane.APIServer
 	a.installCRD(a.crd)
 	mgr := a.newManagerFor(w.config())

@@ -35,7 +35,7 @@ func TestJudgeCRD(t *testing.T) {
 	}
 	served := func(change func(*apiextensionsv1.CustomResourceDefinition)) *apiextensionsv1.CustomResourceDefinition {
 		crd := PrepareCRD(ours, nil, "v1.0.0")
-		crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter} // The API server sets this default.
+		crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter} // the API server's default
 		change(crd)
 		return crd
 	}
