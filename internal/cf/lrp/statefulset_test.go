@@ -177,7 +177,7 @@ func TestProbes(t *testing.T) {
 			&corev1.Probe{ProbeHandler: tcp, PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 61},
 			&corev1.Probe{ProbeHandler: tcp, PeriodSeconds: 30, TimeoutSeconds: 1, FailureThreshold: 1},
 		},
-		"timeouts of a health check are rounded up to whole seconds": {
+		"health check timeouts are rounded up to whole seconds": {
 			eiriniv1.Healthcheck{Type: "port", Port: 8080, TimeoutMs: 2001, InvocationTimeoutMs: 1001},
 			&corev1.Probe{ProbeHandler: tcp, PeriodSeconds: 1, TimeoutSeconds: 2, FailureThreshold: 4},
 			&corev1.Probe{ProbeHandler: tcp, PeriodSeconds: 30, TimeoutSeconds: 2, FailureThreshold: 1},

@@ -42,7 +42,7 @@ func TestPlugin(t *testing.T) {
 	})
 	t.Run("acting", func(t *testing.T) { scripts.RunFolder(t, server, "testdata/acting", nil) }) // The scripts of this folder use the cluster's only Lease.
 	t.Run("conflicts with other writers are retried", func(t *testing.T) { testConflicts(t, server) })
-	t.Run("a status of an earlier stop does not count for a new stop at once", func(t *testing.T) { testLeftStatus(t, server) })
+	t.Run("a status of an earlier stop does not count at once", func(t *testing.T) { testLeftStatus(t, server) })
 }
 
 // startOperator writes the status that follows from the annotations of every cluster in the script's namespace,

@@ -41,7 +41,7 @@ func TestExceededQuotasAreReported(t *testing.T) {
 func TestUnreadableQuotasDoNotFailAListing(t *testing.T) {
 	for name, fault := range map[string]actuatortest.Fault{
 		"listing without the right to read quotas succeeds": {Status: http.StatusForbidden, Code: "AuthorizationFailed"},
-		"listing with a throttled read of quotas succeeds":  {Status: http.StatusTooManyRequests, Code: "TooManyRequests", RetryAfter: "90"},
+		"listing with throttled quotas succeeds":            {Status: http.StatusTooManyRequests, Code: "TooManyRequests", RetryAfter: "90"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := startAzure(t).newCluster()

@@ -117,7 +117,7 @@ func TestDomainsInEveryState(t *testing.T) {
 		// stopClass and startClass are the classes of refusals.
 		stopClass, startClass actuator.ErrorClass
 	}{
-		"running domain is Running and can be shut down":                                   {domainState{stateRunning, 1}, actuator.Running, false, actuator.Stopped, actuator.Running, "", ""},
+		"running domain can be shut down":                                                  {domainState{stateRunning, 1}, actuator.Running, false, actuator.Stopped, actuator.Running, "", ""},
 		"blocked domain is Running and accepts both orders":                                {domainState{stateBlocked, 0}, actuator.Running, false, actuator.Running, actuator.Running, "", ""},
 		"domain in an unknown state is Running and accepts both orders":                    {domainState{99, 0}, actuator.Running, false, actuator.Running, actuator.Running, "", ""},
 		"domain paused by a user is Running and refuses orders permanently":                {domainState{statePaused, 1}, actuator.Running, false, actuator.Running, actuator.Running, actuator.Other, actuator.Other},
@@ -125,10 +125,10 @@ func TestDomainsInEveryState(t *testing.T) {
 		"domain paused after a failed migration is Running and refuses orders permanently": {domainState{statePaused, 13}, actuator.Running, false, actuator.Running, actuator.Running, actuator.Other, actuator.Other},
 		"domain paused during migration is Running and refuses orders temporarily":         {domainState{statePaused, 2}, actuator.Running, false, actuator.Running, actuator.Running, actuator.WrongState, actuator.WrongState},
 		"domain paused for a snapshot is Running and refuses orders temporarily":           {domainState{statePaused, 9}, actuator.Running, false, actuator.Running, actuator.Running, actuator.WrongState, actuator.WrongState},
-		"domain that is starting is Starting and refuses a stop temporarily":               {domainState{statePaused, pausedStartingUp}, actuator.Starting, false, actuator.Starting, actuator.Starting, actuator.WrongState, ""},
+		"domain that is starting refuses a stop temporarily":                               {domainState{statePaused, pausedStartingUp}, actuator.Starting, false, actuator.Starting, actuator.Starting, actuator.WrongState, ""},
 		"domain paused during its shutdown is Stopping and refuses a start temporarily":    {domainState{statePaused, pausedShuttingDown}, actuator.Stopping, false, actuator.Stopping, actuator.Stopping, "", actuator.WrongState},
-		"domain that is shutting down is Stopping and refuses a start temporarily":         {domainState{stateShuttingDown, 1}, actuator.Stopping, false, actuator.Stopping, actuator.Stopping, "", actuator.WrongState},
-		"domain that is shut off is Stopped and can be started":                            {domainState{stateShutOff, 1}, actuator.Stopped, false, actuator.Stopped, actuator.Running, "", ""},
+		"domain that is shutting down refuses a start temporarily":                         {domainState{stateShuttingDown, 1}, actuator.Stopping, false, actuator.Stopping, actuator.Stopping, "", actuator.WrongState},
+		"domain that is shut off can be started":                                           {domainState{stateShutOff, 1}, actuator.Stopped, false, actuator.Stopped, actuator.Running, "", ""},
 		"crashed domain is Stopped, holds capacity and can be started":                     {domainState{stateCrashed, 1}, actuator.Stopped, true, actuator.Stopped, actuator.Running, "", ""},
 		"domain suspended by the guest is Stopped, holds capacity and can be started":      {domainState{statePMSuspended, 0}, actuator.Stopped, true, actuator.Stopped, actuator.Running, "", ""},
 	} {

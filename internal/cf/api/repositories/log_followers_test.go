@@ -277,12 +277,12 @@ func TestRepeatedPollsWaitForNewLines(t *testing.T) {
 		isGone, isStopping bool
 		want               time.Duration
 	}{
-		"a repeated poll waits if the previous response had no lines":                           {look: look, want: followInterval},
-		"a repeated poll waits if the previous response had fewer lines than the limit":         {look: look, lines: 99, want: followInterval},
-		"a repeated poll does not wait if the previous response had as many lines as the limit": {look: look, lines: 100},
-		"a poll for another window does not wait":                                               {look: other},
-		"the wait ends when the client disconnects":                                             {look: look, isGone: true},
-		"the wait ends when the API stops":                                                      {look: look, isStopping: true},
+		"a repeated poll waits if the previous response had no lines":                       {look: look, want: followInterval},
+		"a repeated poll waits if the previous response had less than the maximum of lines": {look: look, lines: 99, want: followInterval},
+		"a repeated poll does not wait if the previous response had the maximum of lines":   {look: look, lines: 100},
+		"a poll for another window does not wait":                                           {look: other},
+		"the wait ends when the client disconnects":                                         {look: look, isGone: true},
+		"the wait ends when the API stops":                                                  {look: look, isStopping: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
