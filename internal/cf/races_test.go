@@ -118,7 +118,7 @@ func TestClientThatGoesAwayLeavesNoAppStopped(t *testing.T) {
 	a.requestRestart(t, "to the end")
 	whole := time.Since(begun)
 	counted, aborted := 1, 0
-	for i := 0; i < points || counted == 1; i++ { // On a slow machine, all requests with the first timeouts may be aborted.
+	for i := 0; i < points || counted == 1; i++ { // On a slow machine, all requests with short timeouts may be aborted.
 		ctx, cancel := context.WithTimeout(t.Context(), whole*time.Duration(i)/(points/4)) // 0 to four times the usual duration
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"request %d"}}}`, torporv1alpha1.RestartRequestAnnotation, i)
 		err := a.Client.Patch(ctx, &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: a.name}}, client.RawPatch(types.MergePatchType, patch))

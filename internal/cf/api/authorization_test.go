@@ -281,7 +281,7 @@ func TestRefusedRollbackChangesNothing(t *testing.T) {
 	alice.expect(t, http.StatusOK, "GET "+web, "", "instances=2")
 }
 
-// TestSameGUIDInTwoSpaces creates objects with the same names in two spaces, as any developer of the first space can.
+// TestSameGUIDInTwoSpaces copies an app under its name to two other namespaces, as any developer there can do.
 func TestSameGUIDInTwoSpaces(t *testing.T) {
 	e := shared.Get(t)
 	space, app := e.createShop(t, 2, stopped)

@@ -51,8 +51,8 @@ func TestPlugin(t *testing.T) {
 	t.Run("acting", func(t *testing.T) { scripts.RunFolder(t, server, "testdata/acting", nil) }) // The scripts of this folder use the cluster's only Lease.
 }
 
-// setKinds is the command kinds of scripts, which sets variables: KINDS to the names of all kinds, WORKLOADS to the plurals
-// of workloads, and WAVES to the kinds in the order of the default waves.
+// setKinds is the command kinds of scripts. It sets the variables KINDS to the names of all kinds, WORKLOADS to the
+// plurals of workloads, and WAVES to the kinds in the order of the default waves.
 func setKinds(ts *testscript.TestScript, _ bool, _ []string) {
 	var waves []string
 	for _, wave := range kinds.ListWorkloadWaves() {
