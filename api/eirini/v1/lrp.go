@@ -46,8 +46,8 @@ type LRPList struct {
 	Items           []LRP `json:"items"`
 }
 
-// LRPSpec is the desired state of an LRP. Only a change to Instances affects existing Pods. PrivateRegistry, Sidecars and VolumeMounts are
-// preserved and not used.
+// LRPSpec is the desired state of an LRP. Only a change to Instances affects existing Pods. Torpor preserves
+// PrivateRegistry, Sidecars and VolumeMounts, and does not use them.
 //
 // +kubebuilder:validation:XValidation:fieldPath=`.image`,rule=`self.image == oldSelf.image`,message=`expected no change, because an LRP runs one revision of an app; found one; restart or deploy the app`
 // +kubebuilder:validation:XValidation:fieldPath=`.GUID`,rule=`self.GUID == oldSelf.GUID`,message=`expected no change, because the StatefulSet selects Pods by the GUID; found one; create a new LRP`
@@ -81,7 +81,7 @@ type LRPSpec struct {
 	// SpaceGUID is the name of the CFSpace.
 	// +optional
 	SpaceGUID string `json:"spaceGUID,omitempty"`
-	// Image is the image of the revision. It never changes.
+	// Image is the container image of the revision. It is immutable.
 	// +kubebuilder:validation:MinLength=1
 	Image string `json:"image"`
 	// ImagePullSecrets reference Secrets with credentials for the image's registry. It is a field of Torpor.
@@ -92,7 +92,7 @@ type LRPSpec struct {
 	// +optional
 	// +listType=atomic
 	Command []string `json:"command,omitempty"`
-	// Sidecars is a field of eirini-controller. Torpor preserves it.
+	// Sidecars is a field of eirini-controller. Torpor preserves it, and does not run sidecars.
 	// +optional
 	// +listType=atomic
 	Sidecars []Sidecar `json:"sidecars,omitempty"`
@@ -131,16 +131,16 @@ type LRPSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1048576
 	DiskMB int64 `json:"diskMB"`
-	// CPUWeight is the CPU request, in thousandths of a CPU.
+	// CPUWeight is the CPU request, in thousandths of a CPU. 0 means a request in proportion to MemoryMB.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=255
 	CPUWeight uint8 `json:"cpuWeight,omitempty"`
-	// VolumeMounts is a field of eirini-controller. Torpor preserves it.
+	// VolumeMounts is a field of eirini-controller. Torpor preserves it, and mounts no volumes.
 	// +optional
 	// +listType=atomic
 	VolumeMounts []VolumeMount `json:"volumeMounts,omitempty"`
-	// UserDefinedAnnotations are added to Pods.
+	// UserDefinedAnnotations are annotations that are added to the Pods.
 	// +optional
 	UserDefinedAnnotations map[string]string `json:"userDefinedAnnotations,omitempty"`
 }
@@ -184,7 +184,7 @@ type Healthcheck struct {
 	// +optional
 	// +kubebuilder:validation:Enum=http;port;process;""
 	Type string `json:"type,omitempty"`
-	// Port is the port of HTTP and port checks. 0 means no checks.
+	// Port is the port that health checks of the types http and port connect to. 0 disables these checks.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=65535
@@ -202,7 +202,7 @@ type Healthcheck struct {
 	InvocationTimeoutMs int64 `json:"invocationTimeoutMs,omitempty"`
 }
 
-// LRPStatus is the observed state of an LRP. In the API of eirini-controller it has only the field Replicas.
+// LRPStatus is the observed state of an LRP. The LRPStatus of eirini-controller has only the field Replicas.
 type LRPStatus struct {
 	// Replicas is the number of ready instances.
 	// +optional
@@ -228,7 +228,7 @@ type InstanceStatus struct {
 	// State is the state of the instance, in Cloud Foundry's terms.
 	// +kubebuilder:validation:Enum=DOWN;CRASHED;STARTING;RUNNING
 	State string `json:"state"`
-	// Since is the time of the last change of the state.
+	// Since is the time at which State last changed.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
 	// Details explains why the instance does not run.

@@ -10,7 +10,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// ClusterDeployment describes a cluster whose machines run in a cloud or can be powered off and on remotely.
+// ClusterDeployment describes a cluster whose machines run in a cloud, or can be powered off and on remotely.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -58,9 +58,9 @@ type ClusterDeploymentList struct {
 type PowerState string
 
 const (
-	// PowerStateRunning means that all machines of the cluster run. It is the state after the installation.
+	// PowerStateRunning requests that all machines of the cluster run. It is the default.
 	PowerStateRunning PowerState = "Running"
-	// PowerStateHibernating means that all machines of the cluster are stopped.
+	// PowerStateHibernating requests that all machines of the cluster are stopped.
 	PowerStateHibernating PowerState = "Hibernating"
 )
 
@@ -75,15 +75,15 @@ type ClusterDeploymentSpec struct {
 	BaseDomain string `json:"baseDomain"`
 	// Platform is the cloud that the cluster runs on. Exactly one of its fields is set.
 	Platform Platform `json:"platform"`
-	// Installed is true once the cluster is installed. Machines are neither stopped nor started before that.
+	// Installed is true once the cluster is installed. Until then, Torpor neither stops nor starts machines.
 	// +optional
 	Installed bool `json:"installed,omitempty"`
 	// PowerState is Running or Hibernating. Empty means Running.
 	// +optional
 	PowerState PowerState `json:"powerState,omitempty"`
-	// HibernateAfter is a duration such as 8h. A cluster hibernates when it has run for this time since it was
-	// installed, claimed or last resumed. PowerState is not changed. HibernateAfter does not apply to an unclaimed
-	// cluster of a pool.
+	// HibernateAfter is a duration such as 8h. Torpor hibernates the cluster when it has run for this time since the
+	// latest of its creation, installation, claim and resume. Torpor does not change PowerState. HibernateAfter does
+	// not apply to an unclaimed cluster of a pool.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
@@ -103,8 +103,8 @@ type ClusterDeploymentSpec struct {
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type ControlPlaneConfig struct {
-	// APIURLOverride is the URL to use instead of the one in the kubeconfig: https://HOST:PORT, or HOST:PORT. It requires a kubeconfig with
-	// certificate-authority-data or tls-server-name. The URL in the kubeconfig is not tried.
+	// APIURLOverride is the URL of the API server, which replaces the URL in the kubeconfig: https://HOST:PORT, or
+	// HOST:PORT. It requires a kubeconfig with certificate-authority-data or tls-server-name.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	APIURLOverride string `json:"apiURLOverride,omitempty"`
@@ -157,15 +157,17 @@ type LocalObjectReference struct {
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type ClusterDeploymentStatus struct {
-	// ObservedGeneration is the generation that the conditions describe.
+	// ObservedGeneration is the generation of the ClusterDeployment that the conditions describe.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions hold Torpor's Hibernating, Ready, Unreachable and HibernationPossible, and conditions of other controllers.
+	// Conditions hold Torpor's conditions, such as Hibernating, Ready and HibernationPossible, and conditions of other
+	// controllers.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// PowerState summarizes the conditions.
+	// PowerState is the reason of the condition Hibernating, such as Running, Resuming or Stopping. It is Unknown while
+	// the status of this condition is Unknown.
 	// +optional
 	PowerState string `json:"powerState,omitempty"`
 	// InstalledTimestamp is the time at which the installation ended.
@@ -180,8 +182,8 @@ type ClusterDeploymentStatus struct {
 	// Hibernation records the last hibernation: its requester, its times, and the nodes of the cluster.
 	// +optional
 	Hibernation *HibernationRecord `json:"hibernation,omitempty"`
-	// HibernationCheck holds problems that may affect a hibernation, or the resume after it. A running cluster is
-	// checked about once an hour.
+	// HibernationCheck holds problems that may affect a hibernation, or the resume after the hibernation. Torpor checks
+	// a running cluster about once an hour.
 	// +optional
 	HibernationCheck *HibernationCheck `json:"hibernationCheck,omitempty"`
 	// Stops are the last stops that spec.powerState requested, newest first: requester, reason, end, and the user who ended each stop.
@@ -189,8 +191,8 @@ type ClusterDeploymentStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	Stops []torporv1alpha1.StopRecord `json:"stops,omitempty"`
-	// ScheduledStops holds one entry for each Slumber that has stopped the cluster. The cluster hibernates while one of
-	// them stops it, regardless of spec.powerState.
+	// ScheduledStops holds one entry for each Slumber that has stopped the cluster. The cluster hibernates while at
+	// least one of these Slumbers stops it, regardless of spec.powerState.
 	// +optional
 	// +listType=map
 	// +listMapKey=slumber
@@ -205,7 +207,7 @@ type ClusterDeploymentStatus struct {
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type ClusterVersionStatus struct {
-	// Desired is the version that the cluster runs or is being upgraded to.
+	// Desired is the version that the cluster runs, or the target version of an upgrade in progress.
 	// +optional
 	Desired Release `json:"desired,omitempty"`
 }

@@ -10,56 +10,62 @@ import (
 
 // These are the condition types of a ClusterDeployment that Torpor owns.
 const (
-	// ClusterHibernatingCondition is True from the first stop order to the end of the resume. It is False while the
-	// cluster runs, or if hibernation is not supported.
+	// ClusterHibernatingCondition is True from the beginning of a hibernation to the end of the resume. It is False
+	// while the cluster runs, including when a requested hibernation is unsupported, refused or delayed.
 	ClusterHibernatingCondition = "Hibernating"
-	// ClusterReadyCondition is True while the cluster runs, its API server answers, and its nodes are ready.
+	// ClusterReadyCondition is True while the cluster runs and its API server answers. After a resume, it becomes True
+	// once the nodes are ready, or after ten minutes without the missing nodes.
 	ClusterReadyCondition = "Ready"
 	// ClusterUnreachableCondition is True while controllers must not connect to the cluster.
 	ClusterUnreachableCondition = "Unreachable"
-	// ClusterDegradedCondition is True while the cluster runs without some of its machines or nodes. It is absent until the cluster is
-	// degraded for the first time.
+	// ClusterDegradedCondition is True while the cluster runs, but some of its machines, nodes or ClusterOperators are
+	// missing or not ready, or machine groups are not confirmed. It is absent until the cluster is degraded for the
+	// first time.
 	ClusterDegradedCondition = "Degraded"
-	// ClusterStalledCondition is True while a hibernation or a resume makes no progress. It is absent until that happens for the first
-	// time.
+	// ClusterStalledCondition is True while a hibernation or a resume is unfinished after 15 minutes, or while a stop
+	// of machines is permanently refused. It is absent until the cluster stalls for the first time.
 	ClusterStalledCondition = "Stalled"
 	// ClusterHibernationPossibleCondition is False while a problem is known that makes a hibernation, or the resume
-	// after it, fail. It blocks a hibernation only if the annotation torpor.dev/require or the manager's flag
-	// --require-hibernation-possible requires it. Its reason is the code of the most severe finding. While the
-	// condition is True, that finding is a warning.
+	// after it, fail. The condition blocks a hibernation only if the annotation torpor.dev/require or the manager's
+	// flag --require-hibernation-possible requires it. Its reason is the code of the most severe finding. While the
+	// condition is True, no finding is blocking.
 	ClusterHibernationPossibleCondition = "HibernationPossible"
 )
 
 // These are the reasons of the Hibernating condition when it is True or False.
 const (
-	// ResumingHibernationReason means that the machines are being started, or the cluster is not yet ready after that.
+	// ResumingHibernationReason means that the machines are being started, or run in a cluster that is not ready yet.
 	ResumingHibernationReason = "Resuming"
 	// RunningHibernationReason means that the cluster runs.
 	RunningHibernationReason = "Running"
-	// StoppingHibernationReason means that the machines are being stopped.
+	// StoppingHibernationReason means that a hibernation has begun, and not every machine is stopped yet.
 	StoppingHibernationReason = "Stopping"
 	// HibernatingHibernationReason means that every machine is stopped.
 	HibernatingHibernationReason = "Hibernating"
-	// SyncSetsNotAppliedReason means that hibernation is requested, and a recently installed cluster waits for its SyncSets first.
+	// SyncSetsNotAppliedReason means that the hibernation of a recently installed cluster waits until its SyncSets are
+	// applied.
 	SyncSetsNotAppliedReason = "SyncSetsNotApplied"
-	// UnsupportedHibernationReason means that hibernation is requested, but the version, the platform, a group of the cloud or an annotation
-	// does not allow it.
+	// UnsupportedHibernationReason means that a hibernation is requested, but the version, the platform, a machine
+	// group or an annotation does not allow it.
 	UnsupportedHibernationReason = "Unsupported"
-	// RefusedHibernationReason means that a requested hibernation is refused, because HibernationPossible is False, and
-	// the annotation torpor.dev/require or the manager's flag --require-hibernation-possible requires it to be True. No
-	// machine is stopped.
+	// RefusedHibernationReason means that a requested hibernation is refused, and no machine is stopped. The annotation
+	// torpor.dev/require or the manager's flag --require-hibernation-possible requires the condition
+	// HibernationPossible, which is False or waits for the first check.
 	RefusedHibernationReason = "HibernationRefused"
 )
 
 // Reasons that Hive uses. Torpor reports them with the manager's flag --hive-reasons.
 const (
-	// ResumingOrRunningHibernationReason means that the cluster runs, or is being resumed after a hibernation. Ready has the details.
+	// ResumingOrRunningHibernationReason means that the cluster runs, or is being resumed after a hibernation. The
+	// condition Ready has the details.
 	ResumingOrRunningHibernationReason = "ResumingOrRunning"
-	// StoppingOrHibernatingReason means that the cluster hibernates, or its machines are being stopped. Hibernating has the details.
+	// StoppingOrHibernatingReason means that the cluster hibernates, or its machines are being stopped. The condition
+	// Hibernating has the details.
 	StoppingOrHibernatingReason = "StoppingOrHibernating"
 )
 
-// These are the reasons of Hibernating and Ready when they are Unknown: why the state could not be observed.
+// These are the reasons of Hibernating and Ready when they are Unknown. They explain why Torpor could not observe the
+// cluster.
 const (
 	// DeletedReason means that the ClusterDeployment is being deleted.
 	DeletedReason = "ClusterDeploymentDeleted"
@@ -67,7 +73,8 @@ const (
 	PausedReason = "PowerStatePaused"
 	// NotInstalledReason means that the cluster is not installed yet.
 	NotInstalledReason = "NotInstalled"
-	// InvalidSpecReason means that the spec lacks a field that is needed to find the machines.
+	// InvalidSpecReason means that the spec lacks a field, contains an invalid value, or has the machines of another
+	// ClusterDeployment.
 	InvalidSpecReason = "InvalidSpec"
 	// NoMachinesFoundReason means that the cloud lists no machine of the cluster.
 	NoMachinesFoundReason = "NoMachinesFound"
@@ -87,7 +94,7 @@ const (
 
 // These are the reasons of the Ready condition when it is False, in addition to those of the Hibernating condition.
 const (
-	// RecordingNodesReason means that the nodes have not been recorded yet. Machines are not stopped before that.
+	// RecordingNodesReason means that the stop of the machines waits until the nodes are recorded.
 	RecordingNodesReason = "RecordingNodes"
 	// DrainingWorkersReason means that Pods are being evicted from the workers before machines are stopped.
 	DrainingWorkersReason = "DrainingWorkers"
@@ -98,19 +105,21 @@ const (
 	// TerminatingSpotMachinesReason means that every other machine is stopped, and spot machines are being terminated.
 	// The cluster creates new machines during the resume.
 	TerminatingSpotMachinesReason = "TerminatingSpotMachines"
-	// FailedToStopReason means that the cloud rejected a stop order.
+	// FailedToStopReason means that the cloud rejected the stop of a machine, or that a machine group could not be
+	// suspended or paused.
 	FailedToStopReason = "FailedToStop"
 	// StartingMachinesReason means that start orders are being sent to the cloud.
 	StartingMachinesReason = "StartingMachines"
 	// WaitingForMachinesReason means that machines are starting.
 	WaitingForMachinesReason = "WaitingForMachines"
-	// FailedToStartMachinesReason means that the cloud rejected a start order.
+	// FailedToStartMachinesReason means that the cloud rejected the start of a machine.
 	FailedToStartMachinesReason = "FailedToStartMachines"
 	// WaitingForAPIReason means that the machines run, and the API server does not answer yet.
 	WaitingForAPIReason = "WaitingForAPI"
 	// FailedToApproveReason means that the cluster rejected the approval of a certificate request.
 	FailedToApproveReason = "FailedToApprove"
-	// WaitingForNodesReason means that nodes have not reported since the machines were started, or are not ready.
+	// WaitingForNodesReason means that nodes have not reported since the machines were started, are not ready, or are
+	// still cordoned.
 	WaitingForNodesReason = "WaitingForNodes"
 	// WaitingForClusterOperatorsReason means that the nodes of an OpenShift cluster are ready, and ClusterOperators are not ready or
 	// have not reported since the machines were started.
@@ -131,19 +140,20 @@ const (
 	NotProbedReason = "NotProbed"
 )
 
-// These are the reasons of the Degraded condition. While Stalled is True, it has the reason of Ready.
+// These are the reasons of the Degraded condition. While the condition Stalled is True, its reason is that of Ready.
 const (
-	// MachinesMissingReason means that the cluster runs without the machines that the message lists.
+	// MachinesMissingReason means that the cluster runs without the machines that the message lists, or that the listed
+	// machine groups are not restored yet.
 	MachinesMissingReason = "MachinesMissing"
-	// MachineGroupsUnconfirmedReason means that the cluster runs, but machine groups may still be in their state of the
-	// hibernation. Their state before the hibernation is not recorded, so a user must confirm it.
+	// MachineGroupsUnconfirmedReason means that the cluster runs, but machine groups may still be suspended, paused or
+	// scaled to zero. Their settings before the hibernation are not recorded, so a user must restore them.
 	MachineGroupsUnconfirmedReason = "MachineGroupsUnconfirmed"
 	// NodesMissingReason means that the cluster runs without the nodes that the message lists.
 	NodesMissingReason = "NodesMissing"
 	// ClusterOperatorsNotReadyReason means that the resume no longer waits for the ClusterOperators that the message
-	// lists. They are polled for another ten minutes.
+	// lists. Torpor polls these ClusterOperators for another ten minutes.
 	ClusterOperatorsNotReadyReason = "ClusterOperatorsNotReady"
-	// AsExpectedReason means that nothing is missing, or the operation proceeds.
+	// AsExpectedReason means that Degraded or Stalled is False.
 	AsExpectedReason = "AsExpected"
 )
 
@@ -157,31 +167,31 @@ const (
 
 // These are the annotations and labels of a ClusterDeployment.
 const (
-	// AwaitAllMachinesAnnotation makes a resume wait for every machine if it parses as true. Without it, a resume
-	// continues without machines that do not start.
+	// AwaitAllMachinesAnnotation makes a resume wait for every machine if it parses as true. Without the annotation, a
+	// resume continues without machines that do not start.
 	AwaitAllMachinesAnnotation = "torpor.dev/await-all-machines"
-	// StopOrderAnnotation defines the order in which the machines of the cluster are stopped. Without it, all machines
-	// are stopped together, and started together.
+	// StopOrderAnnotation defines the order in which the machines of the cluster are stopped. Without the annotation,
+	// all machines are stopped at the same time, and started at the same time.
 	StopOrderAnnotation = "torpor.dev/stop-order"
-	// DrainBudgetAnnotation limits how long the workers are drained before machines are stopped: a duration such as 10m, at most 1h.
-	// Without it, workers are not drained.
+	// DrainBudgetAnnotation limits how long the workers are drained before machines are stopped: a duration such as
+	// 10m, at most 1h. Without the annotation, workers are not drained.
 	DrainBudgetAnnotation = "torpor.dev/drain-budget"
-	// RequireAnnotation refuses a hibernation while the condition HibernationPossible is False, if it has the value
-	// HibernationPossible: no machine is stopped. A hibernation that has begun is not refused. The condition is then also
-	// False if the cluster may not come back, or not with its data.
+	// RequireAnnotation, with the value HibernationPossible, lets Torpor refuse a hibernation while the condition
+	// HibernationPossible is False. A hibernation that has begun is not refused. With this annotation, the condition is
+	// also False if the cluster might not resume, or might lose data.
 	RequireAnnotation = "torpor.dev/require"
-	// MachineGroupsAnnotation defines what happens to groups of machines that would replace stopped machines, such as EC2 Auto Scaling
-	// groups and Clusters of Cluster API. Without it, a cluster with running members of such a group is not stopped.
+	// MachineGroupsAnnotation defines how Torpor prevents groups of machines from replacing stopped machines, such as
+	// EC2 Auto Scaling groups and Clusters of Cluster API. Without the annotation, a cluster with running members of
+	// such a group is not stopped.
 	MachineGroupsAnnotation = "torpor.dev/machine-groups"
-	// CordonedAnnotation marks the nodes of a cluster that were cordoned for a drain. They are uncordoned during the
-	// resume.
+	// CordonedAnnotation marks the nodes that Torpor cordoned for a drain. The resume uncordons these nodes.
 	CordonedAnnotation = "torpor.dev/cordoned"
-	// ResumeRequestedAtAnnotation is the time at which a resume is requested (RFC 3339). spec.hibernateAfter counts
-	// from this time. A cluster resumes if it began to hibernate before this time because of spec.hibernateAfter.
+	// ResumeRequestedAtAnnotation is the time at which a user requested a resume (RFC 3339). A hibernation that
+	// spec.hibernateAfter began before this time ends. The running time for spec.hibernateAfter restarts at this time.
 	ResumeRequestedAtAnnotation = "torpor.dev/resume-requested-at"
 	// ReconcilePauseAnnotation pauses every controller for this ClusterDeployment while it parses as true.
 	ReconcilePauseAnnotation = "hive.openshift.io/reconcile-pause"
-	// PowerStatePauseAnnotation pauses hibernation for this ClusterDeployment while it parses as true.
+	// PowerStatePauseAnnotation pauses stops and starts of the cluster's machines while it parses as true.
 	PowerStatePauseAnnotation = "hive.openshift.io/powerstate-pause"
 	// InfraDisabledAnnotation disables calls to the cloud of the cluster while it parses as true: no machine is listed,
 	// started or stopped.
@@ -206,74 +216,75 @@ const RequireHibernationPossible = ClusterHibernationPossibleCondition
 
 // These are the values of MachineGroupsAnnotation.
 const (
-	// MachineGroupsSuspend suspends the processes of the groups, and pauses the controllers, while machines are stopped. No machine is
-	// terminated.
+	// MachineGroupsSuspend suspends the groups of the cloud, and pauses Clusters and MachineHealthChecks, while the
+	// machines are stopped. No machine is terminated.
 	MachineGroupsSuspend = "suspend"
-	// MachineGroupsScaleToZero sets the size of the groups to zero, which terminates their members with their disks.
-	// The resume restores the former size.
+	// MachineGroupsScaleToZero sets the size of the cloud's groups to zero. The cloud terminates their machines and
+	// deletes the machines' disks. The resume restores the former size.
 	MachineGroupsScaleToZero = "scale-to-zero"
 )
 
 // StopWorkersFirst is the value of StopOrderAnnotation that stops workers before the control plane, and starts them after it.
 const StopWorkersFirst = "workers-first"
 
-// HibernationRecord records the last hibernation. It is written before the first machine is stopped, and kept until the next hibernation,
-// so that the manager can be restarted at any time.
+// HibernationRecord records the last hibernation. Torpor writes the record before it stops the first machine, and keeps
+// it until the next hibernation. The manager can therefore be restarted at any time.
 type HibernationRecord struct {
 	// SleepStartedAt is the time at which the hibernation began.
 	SleepStartedAt metav1.Time `json:"sleepStartedAt"`
-	// RequestedBy is the user who set spec.powerState, or "spec.hibernateAfter". If admission did not see the request,
-	// it is "unknown", followed by the field manager.
+	// RequestedBy is the user who set spec.powerState, the Slumber, or "spec.hibernateAfter". If admission did not see
+	// the user's request, it is "unknown", followed by the field manager.
 	// +optional
 	RequestedBy string `json:"requestedBy,omitempty"`
-	// PowerStateBefore is the value of spec.powerState at the time at which spec.hibernateAfter expired. Unset means that spec.powerState
-	// requested the hibernation. If spec.powerState has changed, a user has requested that the cluster runs.
+	// PowerStateBefore is the value of spec.powerState at the time at which spec.hibernateAfter expired. If
+	// spec.powerState has another value now, a user has requested a resume. Unset means that spec.powerState or a
+	// Slumber requested the hibernation.
 	// +optional
 	PowerStateBefore *PowerState `json:"powerStateBefore,omitempty"`
 	// ResumeStartedAt is the time at which the resume began. Unset while the cluster should hibernate. Node heartbeats and certificate
 	// requests from before this time are ignored.
 	// +optional
 	ResumeStartedAt *metav1.Time `json:"resumeStartedAt,omitempty"`
-	// AsleepAt is the time at which every machine was observed to be stopped. Unset if that was not observed; in that
-	// case, client certificates are not approved until the nodes have had time to report.
+	// AsleepAt is the time at which Torpor observed that every machine was stopped. If it is unset, the resume approves
+	// client certificates only after the nodes have had time to report.
 	// +optional
 	AsleepAt *metav1.Time `json:"asleepAt,omitempty"`
-	// Repair is true if machines were switched off while the cluster should run. They are started again, and no certificate request is
-	// approved.
+	// Repair is true if machines were switched off while the cluster should run. Torpor starts these machines again,
+	// and approves no certificate request.
 	// +optional
 	Repair bool `json:"repair,omitempty"`
 	// ResumedAt is the time at which the cluster was ready again.
 	// +optional
 	ResumedAt *metav1.Time `json:"resumedAt,omitempty"`
-	// Nodes are the nodes of the hibernated cluster. Only their certificate requests are approved during the resume.
-	// Where the cluster serves OpenShift Machines, the Machines decide instead.
+	// Nodes are the nodes of the hibernated cluster. During the resume, Torpor approves only certificate requests of
+	// these nodes. If the cluster serves OpenShift Machines, Torpor compares the requests with the Machines instead.
 	// +optional
 	// +listType=atomic
 	Nodes []RecordedNode `json:"nodes,omitempty"`
-	// SpotMachines are the cloud's ids of machines that are terminated once every other machine is stopped. Their
-	// OpenShift Machines are deleted during the resume, so that the MachineSets create new Machines.
+	// SpotMachines are the cloud's ids of spot machines that are terminated once every other machine is stopped. The
+	// resume deletes their OpenShift Machines, so that the MachineSets create new Machines.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=500
 	// +kubebuilder:validation:items:MaxLength=64
 	SpotMachines []string `json:"spotMachines,omitempty"`
-	// BrokenOperators are the ClusterOperators that were degraded or not available when the hibernation began. The resume does not wait for
-	// them.
+	// BrokenOperators are the ClusterOperators that were degraded or not available when the hibernation began. The
+	// resume does not wait for these ClusterOperators.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=253
 	BrokenOperators []string `json:"brokenOperators,omitempty"`
-	// ReadyInPartAt is the time at which the resume was considered finished without some of the machines or nodes.
+	// ReadyInPartAt is the time at which the cluster became ready although some of its machines or nodes were missing.
 	// Machines and nodes that start later do not make the cluster unready.
 	// +optional
 	ReadyInPartAt *metav1.Time `json:"readyInPartAt,omitempty"`
 	// Drain records the drain of the workers. Unset if no drain was requested.
 	// +optional
 	Drain *DrainRecord `json:"drain,omitempty"`
-	// MachineGroups are the groups of machines that the hibernation changes, in their state before the hibernation:
+	// MachineGroups holds the settings, before the hibernation, of the machine groups that the hibernation changes:
 	// groups of the cloud, Clusters of Cluster API on the hub, and MachineHealthChecks of the cluster. An entry is
-	// removed once this state is restored.
+	// removed once its settings are restored.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -281,7 +292,7 @@ type HibernationRecord struct {
 	MachineGroups []MachineGroupRecord `json:"machineGroups,omitempty"`
 }
 
-// MachineGroupRecord records the state of a group of machines before a hibernation.
+// MachineGroupRecord records the settings of a machine group before a hibernation.
 type MachineGroupRecord struct {
 	// Name is the cloud's name of the group, or the kind and the name of the object that is paused, such as
 	// Cluster.cluster.x-k8s.io/example.
@@ -302,21 +313,24 @@ type MachineGroupRecord struct {
 	// DesiredSize is the group's desired number of machines before the hibernation. It is set with scale-to-zero only.
 	// +optional
 	DesiredSize int32 `json:"desiredSize,omitempty"`
-	// HeldAt is the time at which a MachineHealthCheck of the cluster was observed to be paused. No machine is stopped before that.
+	// HeldAt is the time at which a MachineHealthCheck of the cluster was observed to be paused. Unless the API server
+	// does not answer, no machine is stopped before this time.
 	// +optional
 	HeldAt *metav1.Time `json:"heldAt,omitempty"`
-	// RestoredAt is the time at which the former size of the group was set again. From then on, the group launches its
-	// machines, and later changes to the size are kept.
+	// RestoredAt is the time at which Torpor set the former size of the group again. After this time, the group
+	// launches its machines, and Torpor does not revert changes to its size.
 	// +optional
 	RestoredAt *metav1.Time `json:"restoredAt,omitempty"`
 }
 
 // DrainRecord records a drain.
 type DrainRecord struct {
-	// EndedAt is the time at which the drain ended. Unset while the drain is in progress. No machine is stopped before it ends.
+	// EndedAt is the time at which the drain ended. Unset while the drain is in progress. No machine is stopped before
+	// the drain ends.
 	// +optional
 	EndedAt *metav1.Time `json:"endedAt,omitempty"`
-	// Left lists the nodes and Pods that were not drained, and the reason. Empty means that everything was drained.
+	// Left lists the nodes and Pods that were not drained, and the reason. Empty means that all nodes and Pods were
+	// drained.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Left string `json:"left,omitempty"`
@@ -324,17 +338,17 @@ type DrainRecord struct {
 
 // HibernationCheck holds problems, found in a running cluster, that may affect a hibernation or the resume after it.
 type HibernationCheck struct {
-	// WakeBy is the time at which the first certificate expires that the cluster needs to resume without manual steps:
-	// that of its API server, or of the signer of its kubelets. Unset if neither could be read.
+	// WakeBy is the time at which the certificate of the API server or of the kubelets' signer expires, whichever is
+	// earlier. After this time, a resume needs manual steps. Unset if neither certificate could be read.
 	// +optional
 	WakeBy *metav1.Time `json:"wakeBy,omitempty"`
-	// Findings holds one finding for each code. Some apply only to long stops.
+	// Findings holds one finding for each code. Some findings apply only to stops of a minimum duration.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Findings []torporv1alpha1.StopFinding `json:"findings,omitempty"`
-	// Unread lists the resources of the cluster that could not be listed, for lack of time or permission. Their
-	// findings from an earlier check are kept.
+	// Unread lists the resources of the cluster that could not be listed, because of a timeout or a missing permission.
+	// The findings of an earlier check about these resources are kept.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
@@ -347,11 +361,11 @@ type RecordedNode struct {
 	Name string `json:"name"`
 	// UID is the UID of the Node.
 	UID string `json:"uid"`
-	// Ready is true if the node was ready. The resume does not wait for other nodes.
+	// Ready is true if the node was ready. The resume waits only for nodes that were ready.
 	// +optional
 	Ready bool `json:"ready,omitempty"`
-	// ClockSkewed is true if the node's clock differed from the hub's. During the resume, its heartbeats count only if
-	// they change.
+	// ClockSkewed is true if the node's clock differed from the hub's. During the resume, the node then counts as back
+	// when its heartbeat changes, regardless of the heartbeat's time.
 	// +optional
 	ClockSkewed bool `json:"clockSkewed,omitempty"`
 	// ControlPlane is true if the node had the control-plane role.

@@ -48,12 +48,13 @@ type MachinePoolList struct {
 type MachinePoolSpec struct {
 	// ClusterDeploymentRef references the ClusterDeployment, in the namespace of the MachinePool.
 	ClusterDeploymentRef LocalObjectReference `json:"clusterDeploymentRef"`
-	// Name is the name of the pool in the cluster, such as worker. The MachineSets of the pool have this name in a
-	// label, or after the infraID in their own names.
+	// Name is the name of the pool in the cluster, such as worker. The MachineSets of the pool have a label with this
+	// name, or are named INFRAID-NAME or INFRAID-NAME-ZONE.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
-	// Replicas is the number of machines, which are spread over the MachineSets of the pool. It defaults to 1 without autoscaling.
+	// Replicas is the number of machines, which Torpor distributes among the MachineSets of the pool. It defaults to 1
+	// without autoscaling.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=5000
@@ -64,7 +65,7 @@ type MachinePoolSpec struct {
 	// Platform is preserved and not used: Torpor does not create MachineSets.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Platform runtime.RawExtension `json:"platform"`
-	// Labels are added to the nodes. Other labels of the nodes are preserved.
+	// Labels are labels that are added to the nodes. Other labels of the nodes are preserved.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=100
 	Labels map[string]string `json:"labels,omitempty"`
@@ -89,11 +90,11 @@ type MachinePoolAutoscaling struct {
 	MaxReplicas int32 `json:"maxReplicas"`
 }
 
-// MachinePoolStatus is the state of the pool at the last check of the cluster.
+// MachinePoolStatus is the state of the pool when Torpor last read the cluster.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type MachinePoolStatus struct {
-	// Replicas is the number of machines that the MachineSets of the pool requested.
+	// Replicas is the number of machines that the MachineSets of the pool request.
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
 	// MachineSets are the MachineSets of the pool.
@@ -106,14 +107,14 @@ type MachinePoolStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// ObservedGeneration is the generation of the pool that is applied to the cluster.
+	// ObservedGeneration is the generation of the pool that was last applied to the cluster.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// LastSyncTime is the time at which the cluster last matched the pool.
 	// +optional
 	LastSyncTime *metav1.Time `json:"lastSyncTime,omitempty"`
-	// SyncedResume is the start time of the most recent resume after which the pool was applied. The pool is applied
-	// again after each resume.
+	// SyncedResume is the start time of the last resume after which the pool was applied. Torpor applies the pool again
+	// after each resume.
 	// +optional
 	SyncedResume *metav1.Time `json:"syncedResume,omitempty"`
 }
@@ -141,17 +142,17 @@ type MachineSetStatus struct {
 	ErrorMessage *string `json:"errorMessage,omitempty"`
 }
 
-// MachinePoolNameLabel holds, on MachineSets and MachineAutoscalers of a cluster, the name of their pool.
+// MachinePoolNameLabel holds the name of the pool, on the MachineSets and MachineAutoscalers of a cluster.
 const MachinePoolNameLabel = "hive.openshift.io/machine-pool"
 
 // These are the condition types of a MachinePool.
 const (
-	// MachinePoolSyncedCondition is True if the MachineSets of the cluster matched the pool at the last check.
+	// MachinePoolSyncedCondition is True if the MachineSets of the cluster matched the pool when Torpor last read them.
 	MachinePoolSyncedCondition = "Synced"
 	// NotEnoughReplicasCondition is True if spec.autoscaling.minReplicas is less than the number of MachineSets, on a platform on which
 	// each MachineSet needs a machine.
 	NotEnoughReplicasCondition = "NotEnoughReplicas"
-	// UnsupportedConfigurationCondition is True if the pool requests something that its cluster or Torpor does not support.
+	// UnsupportedConfigurationCondition is True if the pool has a setting that its cluster or Torpor does not support.
 	UnsupportedConfigurationCondition = "UnsupportedConfiguration"
 )
 
@@ -159,13 +160,14 @@ const (
 const (
 	// MachineSetsAsWishedReason means that the MachineSets match the pool.
 	MachineSetsAsWishedReason = "MachineSetsAsWished"
-	// MachineSetsApplyingReason means that MachineSets are being checked and changed.
+	// MachineSetsApplyingReason means that Torpor is reading and changing the MachineSets.
 	MachineSetsApplyingReason = "Applying"
 	// MachinePoolWaitingReason means that the cluster hibernates or does not answer. Torpor does not connect to it.
 	MachinePoolWaitingReason = "WaitingForCluster"
 	// MachinePoolPausedReason means that an annotation of the ClusterDeployment pauses changes to the cluster.
 	MachinePoolPausedReason = "Paused"
-	// MachinePoolNoAnswerReason means that the cluster did not answer while it was changed or read.
+	// MachinePoolNoAnswerReason means that the cluster's API server did not answer while Torpor read or changed the
+	// MachineSets.
 	MachinePoolNoAnswerReason = "NoAnswer"
 	// MachinePoolRefusedReason means that the cluster rejects a change that the pool requests.
 	MachinePoolRefusedReason = "Refused"
@@ -181,11 +183,12 @@ const (
 	TooManyMachineSetsReason = "TooManyMachineSets"
 	// AmbiguousPoolReason means that an older pool of the cluster has the same name.
 	AmbiguousPoolReason = "AmbiguousPool"
-	// InvalidReplicasReason means that the numbers of the pool contradict each other.
+	// InvalidReplicasReason means that spec.replicas and spec.autoscaling contradict each other, or are out of range.
 	InvalidReplicasReason = "InvalidReplicas"
 	// ConfigurationSupportedReason means that the pool requests only what is supported.
 	ConfigurationSupportedReason = "ConfigurationSupported"
-	// MinReplicasTooSmallReason means that some MachineSets would have no machine.
+	// MinReplicasTooSmallReason means that spec.autoscaling.minReplicas is less than the number of MachineSets, so some
+	// MachineSets would have no machine.
 	MinReplicasTooSmallReason = "MinReplicasTooSmall"
 	// EnoughReplicasReason means that there are enough machines for all MachineSets.
 	EnoughReplicasReason = "EnoughReplicas"

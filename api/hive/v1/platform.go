@@ -4,7 +4,7 @@ package v1
 
 import "reflect"
 
-// Platform is the cloud of a cluster. Fields of other platforms are preserved and not used.
+// Platform is the cloud of a cluster. Torpor preserves the fields of other platforms, and does not use them.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type Platform struct {
@@ -47,26 +47,28 @@ type ClusterPlatformMetadata struct {
 // API.
 // +kubebuilder:object:generate=false
 type PlatformSettings struct {
-	// Name is the name of the platform's field under spec.platform; empty if Torpor has no field for the platform.
+	// Name is the name of the platform's field in spec.platform; empty if Torpor does not know the platform.
 	Name string
-	// Cloud identifies the platform's cloud that the cluster is in; empty if the platform has only one.
+	// Cloud identifies the cloud of the cluster among the clouds of the platform; empty if the platform has only one
+	// cloud.
 	Cloud string
-	// IsCloudNamedBySecret is true if only the credentials Secret defines the name in Cloud. Another Secret may use
-	// another name for the same cloud.
+	// IsCloudNamedBySecret is true if the name in Cloud is valid only within the credentials Secret. Another Secret may
+	// use another name for the same cloud.
 	IsCloudNamedBySecret bool
 	// Region is the region whose machines are listed; empty if one listing covers all regions.
 	Region string
 	// Machines identifies the machines: the infraID in their tags or names, or the group that contains them.
 	Machines string
-	// CredentialsSecretName is the name of the Secret of the account, in the namespace of the ClusterDeployment;
-	// empty if the manager uses its own access.
+	// CredentialsSecretName is the name of the Secret with the cloud credentials, in the namespace of the
+	// ClusterDeployment; empty if the manager uses its own identity.
 	CredentialsSecretName string
 	// AssumeRole is the role to assume if CredentialsSecretName is empty; nil if there is none.
 	AssumeRole *AssumeRole
-	// DiscardLocalDisks defines whether a stop discards the data on disks of a machine's host; nil leaves this to the
-	// cloud.
+	// DiscardLocalDisks defines whether a stop discards the data on disks of a machine's host; nil means the default of
+	// the cloud.
 	DiscardLocalDisks *bool
-	// FreesCapacity is true if a stop releases the machines' capacity on their hosts, on a platform that supports both.
+	// FreesCapacity is true if a stop must release the capacity of the machines on their hosts, on a platform that can
+	// stop machines with and without a release.
 	FreesCapacity bool
 	// ListedMachines are all machines of the cluster, on platforms whose clusters list them in the spec.
 	ListedMachines []BareMetalMachine

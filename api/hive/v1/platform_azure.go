@@ -12,7 +12,7 @@ import (
 // +kubebuilder:validation:Enum="";AzurePublicCloud;AzureUSGovernmentCloud;AzureChinaCloud;AzureGermanCloud
 type AzureCloudName string
 
-// The clouds of Azure. AzureGermanCloud is closed; manifests of Hive may still contain it.
+// These are the clouds of Azure. AzureGermanCloud no longer exists, but manifests of Hive may contain it.
 const (
 	AzurePublicCloud       AzureCloudName = "AzurePublicCloud"
 	AzureUSGovernmentCloud AzureCloudName = "AzureUSGovernmentCloud"

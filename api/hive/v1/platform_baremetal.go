@@ -10,8 +10,9 @@ import (
 	"strings"
 )
 
-// BareMetalPlatform identifies a cluster of physical machines, which are switched off and on by their management controllers. Its machines
-// are listed in Machines. Hive has a field of the same name without this list; such clusters are not stopped or started.
+// BareMetalPlatform identifies a cluster of physical machines, which are switched off and on by their management
+// controllers. Machines lists the machines of the cluster. Hive has a field of the same name without this list. Torpor
+// does not stop or start a cluster without this list.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type BareMetalPlatform struct {
@@ -51,7 +52,8 @@ func (p BareMetalPlatform) settings(ClusterMetadata) PlatformSettings {
 		addresses = append(addresses, m.BMC)
 	}
 	slices.Sort(addresses)
-	// The name does not depend on the order of the list, so that two lists of the same machines have the same name.
+	// The text in Machines must not depend on the order of the list: two ClusterDeployments with the same machines must
+	// have the same text.
 	if sum := sha256.Sum256([]byte(strings.Join(addresses, "\n"))); len(addresses) > 0 {
 		s.Machines = fmt.Sprintf("the %d controllers %.60s… (%s)", len(addresses), addresses[0], hex.EncodeToString(sum[:])[:16])
 	}

@@ -29,7 +29,7 @@ type ContainersPlatform struct {
 	// +kubebuilder:validation:Pattern=`^[^=]*$`
 	// +optional
 	Label string `json:"label,omitempty"`
-	// NamePrefix is the prefix of the names of the containers. If it is set, Label is not used.
+	// NamePrefix is the prefix of the names of the containers. If NamePrefix is set, Label is not used.
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^([a-zA-Z0-9][a-zA-Z0-9_.-]+)?$`
 	// +optional
@@ -45,7 +45,7 @@ func (p ContainersPlatform) settings(metadata ClusterMetadata) PlatformSettings 
 		s.Machines = cmp.Or(p.Label, kindLabel) + "=" + metadata.InfraID
 	}
 	if strings.HasPrefix(p.Engine, "unix://") {
-		s.CredentialsSecretName = "" // The manager's operator decides which namespaces may use a socket.
+		s.CredentialsSecretName = "" // A socket needs no credentials: the flag --container-engine-sockets lists the namespaces that may use it.
 		return s
 	}
 	s.Missing = append(s.Missing, emptyFields("spec.platform.containers.credentialsSecretRef.name", s.CredentialsSecretName)...)

@@ -2,17 +2,17 @@
 
 package v1
 
-// OpenStackStopMethod is the way in which a hibernation stops the servers of a cluster.
+// OpenStackStopMethod is the method by which a hibernation stops the servers of a cluster.
 //
 // +kubebuilder:validation:Enum="";Stop;Shelve
 type OpenStackStopMethod string
 
-// The ways to stop servers.
+// These are the methods to stop servers.
 const (
-	// OpenStackStop powers servers off. They keep their hosts.
+	// OpenStackStop powers servers off. The servers keep their capacity on their hosts.
 	OpenStackStop OpenStackStopMethod = "Stop"
-	// OpenStackShelve powers servers off and releases their hosts. Their local disks are kept as images, and they start on any host with
-	// capacity.
+	// OpenStackShelve powers servers off and releases their capacity. OpenStack keeps their local disks as images, and
+	// starts the servers on any host with free capacity.
 	OpenStackShelve OpenStackStopMethod = "Shelve"
 )
 
@@ -26,8 +26,9 @@ type OpenStackPlatform struct {
 	// Cloud is the name of the cloud in clouds.yaml.
 	// +kubebuilder:validation:MaxLength=253
 	Cloud string `json:"cloud"`
-	// StopMethod is Stop, by which the servers keep their hosts, or Shelve, which releases the hosts, so a resume takes longer and
-	// needs free capacity. Empty means Stop. A change also applies to a cluster that hibernates already.
+	// StopMethod is Stop, which keeps the servers' capacity on their hosts, or Shelve, which releases this capacity. A
+	// resume after Shelve takes longer and needs free capacity. Empty means Stop. A change to Shelve also applies to a
+	// cluster that already hibernates.
 	// +optional
 	StopMethod OpenStackStopMethod `json:"stopMethod,omitempty"`
 }

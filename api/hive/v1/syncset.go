@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// SyncSet is a list of objects that are applied to clusters of its namespace.
+// SyncSet is a list of objects that are applied to clusters whose ClusterDeployments are in its namespace.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:metadata:labels=app.kubernetes.io/part-of=torpor
@@ -54,7 +54,7 @@ type SelectorSyncSetList struct {
 	Items           []SelectorSyncSet `json:"items"`
 }
 
-// SyncSetSpec defines the objects, and the clusters that they are applied to.
+// SyncSetSpec defines the objects of a SyncSet, and the clusters to which they are applied.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type SyncSetSpec struct {
@@ -65,12 +65,13 @@ type SyncSetSpec struct {
 	ClusterDeploymentRefs []LocalObjectReference `json:"clusterDeploymentRefs"`
 }
 
-// SelectorSyncSetSpec defines the objects, and the clusters that they are applied to.
+// SelectorSyncSetSpec defines the objects of a SelectorSyncSet, and the clusters to which they are applied.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type SelectorSyncSetSpec struct {
 	SyncSetCommonSpec `json:",inline"`
-	// ClusterDeploymentSelector selects ClusterDeployments by their labels. An empty selector selects all of them.
+	// ClusterDeploymentSelector selects ClusterDeployments by their labels. An empty selector selects all
+	// ClusterDeployments of the hub.
 	// +optional
 	ClusterDeploymentSelector metav1.LabelSelector `json:"clusterDeploymentSelector,omitempty"`
 }
@@ -89,7 +90,7 @@ const (
 
 // SyncSetCommonSpec holds the fields of both SyncSets and SelectorSyncSets.
 type SyncSetCommonSpec struct {
-	// Resources are the objects. They are applied in this order, up to the first object that the cluster rejects.
+	// Resources are the objects of the set. They are applied in this order, until the cluster rejects an object.
 	// +optional
 	// +kubebuilder:validation:MaxItems=500
 	// +kubebuilder:validation:items:XPreserveUnknownFields
@@ -100,12 +101,13 @@ type SyncSetCommonSpec struct {
 	// Empty means Upsert.
 	// +optional
 	ResourceApplyMode SyncSetResourceApplyMode `json:"resourceApplyMode,omitempty"`
-	// Patches change objects that exist in the clusters. They are sent each time after the resources.
+	// Patches change objects that exist in the clusters. Each time the set is applied, they are sent after the
+	// resources and the Secrets.
 	// +optional
 	// +kubebuilder:validation:MaxItems=200
 	// +listType=atomic
 	Patches []SyncObjectPatch `json:"patches,omitempty"`
-	// Secrets are Secrets of the hub that are copied into the clusters. They are copied before the patches are sent.
+	// Secrets are Secrets of the hub that are copied into the clusters, after the resources and before the patches.
 	// +optional
 	// +kubebuilder:validation:MaxItems=100
 	// +listType=atomic

@@ -41,14 +41,14 @@ type ClusterSyncSpec struct{}
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type ClusterSyncStatus struct {
-	// SyncSets are the results of the SyncSets that reference the cluster, and of SyncSets whose objects have not
-	// been deleted from it yet.
+	// SyncSets are the results of the SyncSets that reference the cluster, and of SyncSets whose objects have not been
+	// deleted from the cluster yet.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
 	SyncSets []SyncStatus `json:"syncSets,omitempty"`
 	// SelectorSyncSets are the results of the SelectorSyncSets that select the cluster, and of SelectorSyncSets whose
-	// objects have not been deleted from it yet.
+	// objects have not been deleted from the cluster yet.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
@@ -61,22 +61,22 @@ type ClusterSyncStatus struct {
 	// FirstSuccessTime is the time at which all sets were applied for the first time.
 	// +optional
 	FirstSuccessTime *metav1.Time `json:"firstSuccessTime,omitempty"`
-	// LastSyncTime is the time at which all sets were last applied, including unchanged sets.
+	// LastSyncTime is the time at which Torpor last applied all sets, including unchanged sets.
 	// +optional
 	LastSyncTime *metav1.Time `json:"lastSyncTime,omitempty"`
-	// SyncedResume is the start time of the most recent resume after which all sets were applied. All sets are applied
+	// SyncedResume is the start time of the last resume after which all sets were applied. Torpor applies all sets
 	// again after each resume.
 	// +optional
 	SyncedResume *metav1.Time `json:"syncedResume,omitempty"`
 }
 
-// SyncSetResult is the result of a set.
+// SyncSetResult is the result of applying a set: Success or Failure.
 type SyncSetResult string
 
 const (
 	// SuccessSyncSetResult means that the whole set is applied.
 	SuccessSyncSetResult SyncSetResult = "Success"
-	// FailureSyncSetResult means that an object of the set is not applied.
+	// FailureSyncSetResult means that at least one object of the set is not applied.
 	FailureSyncSetResult SyncSetResult = "Failure"
 )
 
@@ -84,18 +84,18 @@ const (
 type SyncStatus struct {
 	// Name is the name of the SyncSet or SelectorSyncSet.
 	Name string `json:"name"`
-	// ObservedGeneration is the generation of the set that was applied last.
+	// ObservedGeneration is the generation of the set at the last attempt to apply the set.
 	ObservedGeneration int64 `json:"observedGeneration"`
-	// ResourcesToDelete are the objects that a set with mode Sync has in the cluster. An object is deleted when it is
-	// removed from the set, or when the set no longer applies to the cluster. The list is written before objects are
-	// applied.
+	// ResourcesToDelete are the objects that a set with the mode Sync has in the cluster. Torpor deletes such an object
+	// when it is removed from the set, or when the set no longer applies to the cluster. The list is written before the
+	// objects are applied.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=2000
 	ResourcesToDelete []SyncResourceReference `json:"resourcesToDelete,omitempty"`
-	// Result is the result of the last attempt.
+	// Result is the result of the last attempt to apply the set: Success or Failure.
 	Result SyncSetResult `json:"result"`
-	// FailureMessage identifies the object that the cluster rejected, and reports the reason.
+	// FailureMessage explains why the set is not applied, such as the object that the cluster rejected, and the reason.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	FailureMessage string `json:"failureMessage,omitempty"`
@@ -121,7 +121,7 @@ type SyncResourceReference struct {
 
 // These are the condition types of a ClusterSync.
 const (
-	// ClusterSyncFailedCondition is True while the cluster rejects an object of a set.
+	// ClusterSyncFailedCondition is True while the cluster rejects an object of a set, or a set is invalid.
 	ClusterSyncFailedCondition = "Failed"
 	// ClusterSyncedCondition is True if the current content of all sets is applied.
 	ClusterSyncedCondition = "Synced"
@@ -129,9 +129,10 @@ const (
 
 // These are the reasons of Failed and Synced.
 const (
-	// SyncFailureReason means that the cluster rejects the object in the message.
+	// SyncFailureReason means that the cluster rejects an object of a set, or a set is invalid. The message lists the
+	// sets.
 	SyncFailureReason = "Failure"
-	// SyncSuccessReason means that the cluster rejects no object.
+	// SyncSuccessReason means that the cluster rejects no object, and every set is valid.
 	SyncSuccessReason = "Success"
 	// AllAppliedReason means that all sets are applied.
 	AllAppliedReason = "AllApplied"
@@ -141,6 +142,6 @@ const (
 	WaitingForClusterReason = "WaitingForCluster"
 	// SyncPausedReason means that an annotation of the ClusterDeployment pauses changes to the cluster.
 	SyncPausedReason = "Paused"
-	// NoAnswerReason means that the cluster did not answer while it was changed or read.
+	// NoAnswerReason means that the cluster's API server did not answer while Torpor applied the sets.
 	NoAnswerReason = "NoAnswer"
 )

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v1alpha1 is the API hiveinternal.openshift.io/v1alpha1: ClusterSync, which reports the results of a
-// cluster's sets. Names and paths follow upstream Hive, so that clients that read Hive's ClusterSyncs can also read
-// these.
+// Package v1alpha1 is the API hiveinternal.openshift.io/v1alpha1: ClusterSync, which reports the results of a cluster's
+// sets. The names of fields are those of upstream Hive, so that clients of Hive's ClusterSyncs can also read Torpor's
+// ClusterSyncs.
 // +kubebuilder:object:generate=true
 // +groupName=hiveinternal.openshift.io
 package v1alpha1

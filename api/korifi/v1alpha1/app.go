@@ -8,7 +8,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// CFApp is an application that is started or stopped. Its namespace is its space.
+// CFApp describes an app, which is started or stopped. The namespace of the CFApp is the space of the app.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -72,11 +72,11 @@ type CFAppSpec struct {
 	// EnvSecretName is the name of the Secret with the app's environment variables.
 	// +optional
 	EnvSecretName string `json:"envSecretName,omitempty"`
-	// CurrentDropletRef references the CFBuild whose droplet the next revision runs. It does not change a running
+	// CurrentDropletRef references the CFBuild whose droplet the next revision runs. A change does not affect a running
 	// revision.
 	// +optional
 	CurrentDropletRef *Reference `json:"currentDropletRef,omitempty"`
-	// Drain defines how an old revision is replaced after a stop or a restart. It is a field of Torpor.
+	// Drain defines how an old revision is replaced after a stop or a restart. Korifi does not have this field.
 	// +optional
 	// +kubebuilder:default={}
 	Drain Drain `json:"drain,omitzero"`
@@ -88,7 +88,7 @@ type CFAppSpec struct {
 type DrainPolicy string
 
 const (
-	// DrainStrict means that the new revision starts when the Pods of the old revision are gone.
+	// DrainStrict means that the new revision starts after all Pods of the old revision are gone.
 	DrainStrict DrainPolicy = "Strict"
 	// DrainOverlap means that the new revision starts while the old revision stops.
 	DrainOverlap DrainPolicy = "Overlap"
@@ -147,8 +147,8 @@ type Reference struct {
 	Name string `json:"name"`
 }
 
-// CFAppStatus is the observed state of an app. Instances, ObservedRevision, Restarts and Stops are fields of Torpor.
-// The other fields are those of Korifi.
+// CFAppStatus is the observed state of an app. Korifi does not have the fields Instances, ObservedRevision,
+// LastRestart, Restarts, Stops, ScheduledStops and Savings.
 //
 // +kubebuilder:validation:XValidation:fieldPath=`.observedRevision`,rule=`!has(oldSelf.observedRevision) || (has(self.observedRevision) && self.observedRevision >= oldSelf.observedRevision)`,messageExpression=`'expected at least %d, because revision numbers never decrease'.format([oldSelf.observedRevision])`
 type CFAppStatus struct {
@@ -172,10 +172,11 @@ type CFAppStatus struct {
 	// Instances counts the instances of all processes.
 	// +optional
 	Instances *InstanceCounts `json:"instances,omitempty"`
-	// LastRestart is the newest entry of Restarts. It is unset until the app is restarted for the first time.
+	// LastRestart is the newest entry of Restarts. It is unset while the app runs the revision with which it was
+	// created.
 	// +optional
 	LastRestart *Restart `json:"lastRestart,omitempty"`
-	// Restarts are the last revisions, newest first.
+	// Restarts records how the last revisions of the app began, newest first.
 	// +optional
 	// +listType=map
 	// +listMapKey=revision
@@ -186,8 +187,8 @@ type CFAppStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	Stops []torporv1alpha1.StopRecord `json:"stops,omitempty"`
-	// ScheduledStops holds one entry for each Slumber that has stopped the app. No instance runs while one of them stops
-	// the app, regardless of spec.desiredState.
+	// ScheduledStops holds one entry for each Slumber that has stopped the app. No instance runs while at least one of
+	// these Slumbers stops the app, regardless of spec.desiredState.
 	// +optional
 	// +listType=map
 	// +listMapKey=slumber
@@ -196,13 +197,13 @@ type CFAppStatus struct {
 	// Savings holds the resources that the stops of the app have saved.
 	// +optional
 	Savings *torporv1alpha1.Savings `json:"savings,omitempty"`
-	// VCAPServicesSecretName is the name of the Secret with VCAP_SERVICES.
+	// VCAPServicesSecretName is a field of Korifi. Torpor preserves it, and does not use it.
 	// +optional
 	VCAPServicesSecretName string `json:"vcapServicesSecretName,omitempty"`
-	// VCAPApplicationSecretName is the name of the Secret with VCAP_APPLICATION.
+	// VCAPApplicationSecretName is a field of Korifi. Torpor preserves it, and does not use it.
 	// +optional
 	VCAPApplicationSecretName string `json:"vcapApplicationSecretName,omitempty"`
-	// ServiceBindings is a field of Korifi. Torpor preserves it.
+	// ServiceBindings is a field of Korifi. Torpor preserves it, and does not use it.
 	// +optional
 	// +listType=atomic
 	ServiceBindings []ServiceBinding `json:"serviceBindings,omitempty"`
@@ -214,9 +215,10 @@ type InstanceCounts struct {
 	Desired int32 `json:"desired"`
 	// Ready is the number of ready instances of the current revision.
 	Ready int32 `json:"ready"`
-	// Draining is the number of terminating instances of all revisions.
+	// Draining is the number of terminating instances, of all revisions.
 	Draining int32 `json:"draining"`
-	// ReadyOlder is the number of ready instances that serve while a deployment, or its cancellation, replaces them.
+	// ReadyOlder is the number of ready instances of other revisions, which still serve while a deployment or its
+	// cancellation replaces them.
 	// +optional
 	ReadyOlder int32 `json:"readyOlder,omitempty"`
 }
@@ -228,20 +230,21 @@ type RestartCause string
 
 // These are the causes of a revision.
 const (
-	// CausedByCreation means that the app was created, and has not been restarted since.
+	// CausedByCreation means that the revision began with the creation of the app.
 	CausedByCreation RestartCause = "Creation"
-	// CausedByStop means that the app was stopped. Its next start runs the revision.
+	// CausedByStop means that the app was stopped. The next start of the app runs the revision.
 	CausedByStop RestartCause = "Stop"
 	// CausedByRestart means that a restart was requested.
 	CausedByRestart RestartCause = "Restart"
 	// CausedByDeployment means that a deployment was requested.
 	CausedByDeployment RestartCause = "Deployment"
-	// CausedByRepair means that the annotation with the revision was unreadable, and the revision got the next number.
+	// CausedByRepair means that the annotation with the app's revision was unreadable, and was replaced by the next
+	// number.
 	CausedByRepair RestartCause = "Repair"
 )
 
-// Restart records how a revision of an app began: when, by which user, and for which cause. Not every cause is a
-// restart.
+// Restart records how a revision of an app began: the cause, the requester and the time. A restart is only one of the
+// causes.
 type Restart struct {
 	// Revision is the number of the revision.
 	Revision int64 `json:"revision"`
@@ -255,14 +258,15 @@ type Restart struct {
 	// Droplet is the name of the droplet that the revision runs.
 	// +optional
 	Droplet string `json:"droplet,omitempty"`
-	// StartedBy is the user who started the app in this revision. It is empty if the revision began while the app was
-	// started.
+	// StartedBy is the user who started the stopped app in this revision. It is empty if the revision began while the
+	// app was started.
 	// +optional
 	StartedBy string `json:"startedBy,omitempty"`
-	// StartedAt is the time of the start by the user in startedBy.
+	// StartedAt is the time at which this user started the app.
 	// +optional
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
-	// Settings holds, by process type, the names of the Secrets with the environment, the command and the health check of each process.
+	// Settings maps each process type to the name of the Secret with its environment, command and health check in this
+	// revision.
 	// +optional
 	Settings map[string]string `json:"settings,omitempty"`
 }

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// CFPackage is the source of a droplet: for docker, a container image.
+// CFPackage is the source of a droplet: a container image, or source code.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -42,7 +42,7 @@ type CFPackageList struct {
 type PackageType string
 
 const (
-	// BitsPackage is a package with source code. Torpor stores it, and does not build it.
+	// BitsPackage is a package with source code, which kpack or another external builder builds.
 	BitsPackage PackageType = "bits"
 	// DockerPackage is a package that references an image.
 	DockerPackage PackageType = "docker"
@@ -58,7 +58,7 @@ type CFPackageSpec struct {
 	// AppRef references the CFApp.
 	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected no change, because a package belongs to one app; found one; create a new CFPackage`
 	AppRef Reference `json:"appRef"`
-	// Source identifies the content.
+	// Source identifies the content of the package.
 	// +optional
 	Source PackageSource `json:"source,omitzero"`
 }
@@ -92,7 +92,7 @@ type CFPackageStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }
 
-// CFBuild builds a droplet from a package. The droplet has the same name.
+// CFBuild builds a droplet from a package. The droplet has the name of the CFBuild.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -151,7 +151,8 @@ const (
 	FailedBuild  BuildState = "FAILED"
 )
 
-// CFBuildStatus is the observed state of a build. A droplet never changes, so that a revision always runs the same image.
+// CFBuildStatus is the observed state of a build. The droplet is immutable, so that a revision always runs the same
+// image.
 //
 // +kubebuilder:validation:XValidation:fieldPath=`.droplet`,rule=`!has(oldSelf.droplet) || (has(self.droplet) && self.droplet == oldSelf.droplet)`,message=`expected no change to the droplet, because revisions of the app run it; found one; create a new CFBuild`
 type CFBuildStatus struct {

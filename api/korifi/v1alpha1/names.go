@@ -2,16 +2,18 @@
 
 package v1alpha1
 
-// Annotations of a CFApp that count its revisions. Admission sets them, and rejects changes by others.
+// These are the annotations of a CFApp that count its revisions. Admission sets them, and rejects values of other
+// clients.
 const (
 	// RevisionAnnotation is the app's revision, a decimal number. It increases with every stop, restart and deployment, and never
 	// decreases.
 	RevisionAnnotation = "korifi.cloudfoundry.org/app-rev"
-	// LastStopRevisionAnnotation is the revision that the last stop or restart began. Pods of older revisions must be gone before it runs.
+	// LastStopRevisionAnnotation is the revision that the last stop or restart began. By default, this revision runs
+	// only after the Pods of older revisions are gone.
 	LastStopRevisionAnnotation = "korifi.cloudfoundry.org/last-stop-app-rev"
 )
 
-// FirstRevision is the revision of an app that was never stopped.
+// FirstRevision is the first revision of an app.
 const FirstRevision = "0"
 
 // These are the labels of the objects of an app.
@@ -32,7 +34,7 @@ const (
 	SpaceGUIDLabel = "korifi.cloudfoundry.org/space-guid"
 	// OrgGUIDLabel is the name of the CFOrg, on its namespace and on those of its spaces.
 	OrgGUIDLabel = "korifi.cloudfoundry.org/org-guid"
-	// DisplayNameLabel is a hash of the display name, by which objects are selected.
+	// DisplayNameLabel is a hash of the display name. Label selectors use it to find objects by their display name.
 	DisplayNameLabel = "korifi.cloudfoundry.org/display-name"
 	// PackageGUIDLabel is the name of the CFPackage of a CFBuild.
 	PackageGUIDLabel = "korifi.cloudfoundry.org/package-guid"
@@ -61,7 +63,7 @@ const (
 	// ReadyCondition is True while the current revision runs with the desired number of instances, or while a stopped
 	// app has no Pods.
 	ReadyCondition = "Ready"
-	// DrainingCondition is True while a revision that should end has Pods. The message counts them.
+	// DrainingCondition is True while Pods of a revision that should end remain. The message contains their number.
 	DrainingCondition = "Draining"
 )
 
@@ -90,7 +92,8 @@ const (
 	// NewerRevisionReason means that an LRP has a newer revision than the app. The controller's view of the app is
 	// stale, so the controller does not act.
 	NewerRevisionReason = "NewerRevision"
-	// NameTakenReason means that another object has the name of the current revision's LRP. The controller waits until it is gone.
+	// NameTakenReason means that an object of another owner has the name that Torpor needs for an LRP, a StatefulSet, a
+	// Job or a namespace.
 	NameTakenReason = "NameTaken"
 	// DeletedReason means that the process is being deleted.
 	DeletedReason = "Deleted"
@@ -98,12 +101,12 @@ const (
 
 // These are the reasons of Draining.
 const (
-	// DrainingReason means that a revision that should end has Pods.
+	// DrainingReason means that Pods of a revision that should end remain.
 	DrainingReason = "Draining"
-	// DrainTimeoutReason means that Pods of a revision that should end remain after the drain timeout, and the current
-	// revision starts in addition to them.
+	// DrainTimeoutReason means that Pods of a revision that should end remain after the drain timeout. The current
+	// revision starts although these Pods still run.
 	DrainTimeoutReason = "DrainTimeout"
-	// DrainedReason means that no Pod of a revision that should end is left.
+	// DrainedReason means that every Pod of the revisions that should end is gone.
 	DrainedReason = "Drained"
 )
 
@@ -113,8 +116,8 @@ const (
 	StagingCondition = "Staging"
 	// SucceededCondition is True if the droplet exists, and False if the build has failed.
 	SucceededCondition = "Succeeded"
-	// PinnedCondition is True if the droplet references its image by a digest, which Torpor resolved at the registry. A droplet of another
-	// builder does not have the condition.
+	// PinnedCondition is True if the droplet references its image by a digest, which Torpor resolved at the registry. A
+	// CFBuild whose droplet an external builder provides does not have this condition.
 	PinnedCondition = "Pinned"
 )
 
@@ -125,7 +128,8 @@ const (
 	ImagePinnedReason = "ImagePinned"
 	// RegistryNotAskedReason means that the manager is not configured to contact registries.
 	RegistryNotAskedReason = "RegistryNotAsked"
-	// RegistryNotAllowedReason means that the registry is, or redirects to, a server that the manager may not connect to.
+	// RegistryNotAllowedReason means that the registry, or a server to which it redirects, is not among the servers
+	// that the manager may connect to.
 	RegistryNotAllowedReason = "RegistryNotAllowed"
 	// RegistrySilentReason means that the registry did not answer in time, or is unreachable.
 	RegistrySilentReason = "RegistrySilent"
@@ -143,7 +147,7 @@ const (
 const (
 	// SourceReadyReason means that the package references an image.
 	SourceReadyReason = "SourceReady"
-	// SourceMissingReason means that the package references no image with its source code.
+	// SourceMissingReason means that no image with the source code of the package was uploaded yet.
 	SourceMissingReason = "SourceMissing"
 	// BuildFailedReason means that the builder of the droplet reports a failure.
 	BuildFailedReason = "BuildFailed"
@@ -153,7 +157,8 @@ const (
 	StagedReason = "Staged"
 	// PackageMissingReason means that the CFPackage of the build does not exist.
 	PackageMissingReason = "PackageMissing"
-	// BuiltByOthersReason means that the package holds source code, and an external builder must provide the droplet.
+	// BuiltByOthersReason means that the package holds source code, and that an external builder must provide the
+	// droplet.
 	BuiltByOthersReason = "BuiltByOthers"
 	// NamespaceReadyReason means that the namespace exists.
 	NamespaceReadyReason = "NamespaceReady"
@@ -161,18 +166,20 @@ const (
 
 // These are the reasons of Ready of a CFRoute.
 const (
-	// AddressServedReason means that the gateway has accepted the address.
+	// AddressServedReason means that the gateway has accepted the address, or that the Ingress has the address of a
+	// load balancer.
 	AddressServedReason = "AddressServed"
 	// AddressReservedReason means that the address is reserved for the space, and no app is mapped to it.
 	AddressReservedReason = "AddressReserved"
 	// AddressPublishedReason means that the Ingress or the HTTPRoute exists. Whether it is served is unknown.
 	AddressPublishedReason = "AddressPublished"
-	// GatewayRefusedReason means that the gateway rejected the address. The message is the gateway's.
+	// GatewayRefusedReason means that the gateway rejected the address. The message contains the gateway's reason.
 	GatewayRefusedReason = "GatewayRefused"
 	// AddressTakenReason means that an older CFRoute has the address, or a CFRoute of another namespace has the host.
 	AddressTakenReason = "AddressTaken"
 	// AddressInvalidReason means that the host, the path or the protocol of the address cannot be served.
 	AddressInvalidReason = "AddressInvalid"
-	// DomainMissingReason means that the CFDomain does not exist, or an older CFDomain has the same name.
+	// DomainMissingReason means that the CFDomain of the route does not exist, or that an older CFDomain has the same
+	// domain name.
 	DomainMissingReason = "DomainMissing"
 )

@@ -39,9 +39,9 @@ type CFProcessList struct {
 	Items           []CFProcess `json:"items"`
 }
 
-// Maxima of a process. The schema rejects larger values. Where Korifi's schema is served, Torpor caps them: the
-// StatefulSet controller of Kubernetes holds all missing Pods in memory at the same time, and a quantity that overflows
-// does not limit anything.
+// These are the maximum values of a process. Torpor's schema rejects larger values. If Korifi's schema is served,
+// Torpor reduces larger values to these: the StatefulSet controller of Kubernetes holds all missing Pods in memory, and
+// a quantity that overflows limits nothing.
 const (
 	MaxInstances = 10_000
 	MaxMegabytes = 1 << 20
@@ -126,8 +126,9 @@ type HealthCheckData struct {
 	TimeoutSeconds int32 `json:"timeoutSeconds"`
 }
 
-// CFProcessStatus is the observed state of a process. The schema defaults the numbers that columns print to 0: if the controller wrote
-// zeros, it could not detect which fields another schema drops. ObservedRevision, DrainingInstances and Revisions are fields of Torpor.
+// CFProcessStatus is the observed state of a process. The schema, not the controller, sets the default 0 of the numbers
+// in columns: the controller detects the fields that another schema drops by comparing values that are not zero.
+// ObservedRevision, DrainingInstances and Revisions are fields that Korifi does not have.
 type CFProcessStatus struct {
 	// Conditions are the conditions of the process.
 	// +optional
@@ -145,7 +146,7 @@ type CFProcessStatus struct {
 	// +optional
 	// +kubebuilder:default=0
 	ActualInstances int32 `json:"actualInstances,omitempty"`
-	// DrainingInstances is the number of terminating instances of all revisions.
+	// DrainingInstances is the number of terminating instances, of all revisions.
 	// +optional
 	// +kubebuilder:default=0
 	DrainingInstances int32 `json:"drainingInstances,omitempty"`
@@ -163,16 +164,16 @@ type CFProcessStatus struct {
 type RevisionStatus struct {
 	// Revision is the number of the revision.
 	Revision int64 `json:"revision"`
-	// Desired is the number of instances that its LRP requests.
+	// Desired is the number of instances that the revision's LRP requests.
 	Desired int32 `json:"desired"`
 	// Ready is the number of ready instances.
 	Ready int32 `json:"ready"`
 	// Draining is the number of terminating instances.
 	Draining int32 `json:"draining"`
-	// Restorable is true if its LRP exists and is not being deleted, so that a cancelled deployment can restore the revision.
+	// Restorable is true if a cancelled deployment can restore the revision: its LRP exists and is not being deleted.
 	// +optional
 	Restorable bool `json:"restorable,omitempty"`
-	// FirstReadyAt is the time at which its first instance was observed to be ready. It is kept while the revision has Pods or an LRP.
+	// FirstReadyAt is the time at which Torpor first observed a ready instance of the revision.
 	// +optional
 	FirstReadyAt *metav1.Time `json:"firstReadyAt,omitempty"`
 }
@@ -186,7 +187,7 @@ type InstanceState string
 const (
 	// DownInstance means that the instance does not run.
 	DownInstance InstanceState = "DOWN"
-	// CrashedInstance means that the instance has ended or cannot start, and is retried.
+	// CrashedInstance means that the instance has ended or cannot start, and that the kubelet starts it again.
 	CrashedInstance InstanceState = "CRASHED"
 	// StartingInstance means that the instance runs and is not ready.
 	StartingInstance InstanceState = "STARTING"
@@ -198,7 +199,7 @@ const (
 type InstanceStatus struct {
 	// State is DOWN, CRASHED, STARTING or RUNNING.
 	State InstanceState `json:"state"`
-	// Timestamp is the time of the last change of State.
+	// Timestamp is the time at which State last changed.
 	// +optional
 	Timestamp *metav1.Time `json:"timestamp,omitempty"`
 	// Details explains why the instance does not run. It is a field of Torpor.

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// CFDomain is a domain for the routes of apps. All orgs share it. It is in the root namespace, and is created by an administrator.
+// CFDomain is a domain for the routes of apps. All orgs share it. An administrator creates it in the root namespace.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -89,7 +89,7 @@ type RouteProtocol string
 // HTTPRouteProtocol is the only RouteProtocol that Torpor serves.
 const HTTPRouteProtocol RouteProtocol = "http"
 
-// HTTP1DestinationProtocol is the protocol of requests to an app.
+// HTTP1DestinationProtocol is the protocol of the requests that a destination receives.
 const HTTP1DestinationProtocol = "http1"
 
 // CFRouteSpec is the desired state of a route: an address and its destinations.
@@ -108,7 +108,8 @@ type CFRouteSpec struct {
 	Protocol RouteProtocol `json:"protocol,omitempty"`
 	// DomainRef references the CFDomain and its namespace.
 	DomainRef corev1.ObjectReference `json:"domainRef"`
-	// Destinations are the processes that receive the requests. Requests are distributed over all of their instances.
+	// Destinations are the processes that receive the requests. Requests are distributed among the instances of these
+	// processes.
 	// +optional
 	// +kubebuilder:validation:MaxItems=100
 	Destinations []RouteDestination `json:"destinations,omitempty"`
@@ -119,7 +120,7 @@ type RouteDestination struct {
 	// GUID identifies the destination in its route.
 	// +kubebuilder:validation:MaxLength=63
 	GUID string `json:"guid"`
-	// Port is the port that the process listens on. 0 means its first port.
+	// Port is the port that the process listens on. 0 means the first port of the process.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=65535

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v1alpha1 is the API korifi.cloudfoundry.org/v1alpha1: CFApp, which is an app that is started or stopped;
-// its CFProcesses, CFBuilds and CFPackages; the CFOrgs and CFSpaces that contain apps; the CFRoutes and CFDomains of
-// addresses; CFTasks; and services that are bound to apps. Paths and enums follow upstream Korifi, so that objects of
-// Korifi can be applied unchanged. Torpor's own fields are optional.
+// Package v1alpha1 is the API korifi.cloudfoundry.org/v1alpha1: CFApp, which describes an app; its CFProcesses,
+// CFBuilds and CFPackages; the CFOrgs and CFSpaces that contain apps; the CFRoutes and CFDomains of addresses; CFTasks;
+// and services that are bound to apps. Field paths and enums are those of upstream Korifi, so that objects of Korifi
+// can be applied unchanged. Fields that Torpor has added are optional.
 // +kubebuilder:object:generate=true
 // +groupName=korifi.cloudfoundry.org
 package v1alpha1

@@ -7,11 +7,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// CredentialsKey is the key of a service's Secret that holds the credentials, as JSON.
+// CredentialsKey is the key in the Secret of a service whose value is the credentials, as JSON.
 const CredentialsKey = "credentials"
 
-// CFServiceInstance describes an external service, with the credentials that apps need. It has no controller: a bound
-// service is added to the environment of the next revision of an app.
+// CFServiceInstance describes an external service, and references the credentials that apps need. Torpor adds a bound
+// service to the environment of the next revision of an app. It reports no status.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -51,7 +51,8 @@ type CFServiceInstanceSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	DisplayName string `json:"displayName"`
-	// SecretName is the name of a Secret in the same namespace whose key credentials holds the credentials, as JSON.
+	// SecretName is the name of a Secret in the same namespace, which holds the credentials as JSON under the key
+	// credentials.
 	// +kubebuilder:validation:MinLength=1
 	SecretName string `json:"secretName"`
 	// Type is the type of the service. Only user-provided services are supported.
@@ -96,7 +97,7 @@ type CFServiceBindingList struct {
 
 // CFServiceBindingSpec is the desired state of a binding.
 type CFServiceBindingSpec struct {
-	// DisplayName is the name of the credentials for the app. It defaults to the name of the service.
+	// DisplayName is the name of the binding in VCAP_SERVICES. It defaults to the name of the service.
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	DisplayName string `json:"displayName,omitempty"`

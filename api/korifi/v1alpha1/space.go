@@ -4,7 +4,7 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// CFOrg is a group of spaces. It is in the root namespace, and owns a namespace of the same name.
+// CFOrg is a group of spaces. It is in the root namespace, and owns the namespace with its name.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -55,7 +55,7 @@ type CFOrgStatus struct {
 	GUID string `json:"guid,omitempty"`
 }
 
-// CFSpace is a group of apps. It is in the namespace of its org, and owns a namespace of the same name.
+// CFSpace is a group of apps. It is in the namespace of its org, and owns the namespace with its name.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -10,7 +10,7 @@ import (
 // TaskGUIDLabel holds the name of the CFTask, on its Job and its Pod.
 const TaskGUIDLabel = "korifi.cloudfoundry.org/task-guid"
 
-// These are the condition types of a CFTask, as in Korifi. Each becomes True when its event happens.
+// These are the condition types of a CFTask, as in Korifi. Each becomes True once, and then remains True.
 const (
 	// TaskInitializedCondition means that the task has a sequence id, resource limits and a droplet.
 	TaskInitializedCondition = "Initialized"
@@ -26,9 +26,9 @@ const (
 
 // These are the reasons of the conditions of a CFTask.
 const (
-	// TaskPendingReason means that the task has not reached this condition yet.
+	// TaskPendingReason means that the task waits for its Pod.
 	TaskPendingReason = "Pending"
-	// TaskProceedsReason means that the task proceeds as expected.
+	// TaskProceedsReason means that the task has a sequence id and a droplet, or that it was started.
 	TaskProceedsReason = "Proceeds"
 	// TaskEndedReason means that the task has ended.
 	TaskEndedReason = "Ended"
@@ -38,8 +38,8 @@ const (
 	TaskJobLostReason = "JobLost"
 )
 
-// CFTask is a command that runs once, with the environment and the services of its app. It runs as a Job with the droplet that the app has
-// when the task is created.
+// CFTask is a command that runs once, with the environment and the services of its app. It runs as a Job with the
+// droplet that the app has when the task gets its sequence id.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -82,19 +82,21 @@ type CFTaskSpec struct {
 	// AppRef references a CFApp in the same namespace.
 	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected no change to the app, because a task belongs to one app; found one; create a new CFTask`
 	AppRef corev1.LocalObjectReference `json:"appRef"`
-	// Canceled ends the task if it has not ended.
+	// Canceled ends the task if the task has not ended.
 	// +optional
 	Canceled bool `json:"canceled,omitempty"`
-	// DisplayName is the name of the task for users. It defaults to the name of the object. It is a field of Torpor.
+	// DisplayName is the name of the task for users. It defaults to the name of the CFTask. Korifi does not have this
+	// field.
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	DisplayName string `json:"displayName,omitempty"`
-	// MemoryMB is the memory limit in MiB. 0 means the limit of the app's web process. It is a field of Torpor.
+	// MemoryMB is the memory limit in MiB. 0 means the limit of the app's web process. Korifi does not have this field.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1048576
 	MemoryMB int64 `json:"memoryMB,omitempty"`
-	// DiskQuotaMB is the disk limit in MiB. 0 means the limit of the app's web process. It is a field of Torpor.
+	// DiskQuotaMB is the disk limit in MiB. 0 means the limit of the app's web process. Korifi does not have this
+	// field.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1048576
@@ -103,7 +105,7 @@ type CFTaskSpec struct {
 
 // CFTaskStatus is the observed state of a task.
 type CFTaskStatus struct {
-	// Conditions hold Started, Succeeded, Failed and Canceled.
+	// Conditions hold Initialized, Started, Succeeded, Failed and Canceled.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -111,7 +113,7 @@ type CFTaskStatus struct {
 	// ObservedGeneration is the generation that the controller acted on last.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// SequenceID is the number of the task in its app, counted from 1. 0 means that it is not assigned yet.
+	// SequenceID is the number of the task in its app, counted from 1. 0 means that no number is assigned yet.
 	// +optional
 	SequenceID int64 `json:"sequenceId,omitempty"`
 	// MemoryMB is the memory limit of the task, in MiB.

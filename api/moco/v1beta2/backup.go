@@ -39,20 +39,21 @@ type BackupPolicyList struct {
 
 // BackupPolicySpec defines when and how backups are made.
 type BackupPolicySpec struct {
-	// Schedule is the cron schedule of the backups.
+	// Schedule is the schedule of the backups.
 	// +kubebuilder:validation:MinLength=1
 	Schedule Schedule `json:"schedule"`
 	// TimeZone is the time zone of the schedule, such as Europe/Berlin. It defaults to the time zone of the control plane.
 	// +optional
 	// +nullable
 	TimeZone *string `json:"timeZone,omitempty"`
-	// JobConfig configures the Jobs that make backups.
+	// JobConfig configures the Jobs that make backups, and the Pod that copies binary logs.
 	JobConfig JobConfig `json:"jobConfig"`
-	// StartingDeadlineSeconds limits how late a backup may start.
+	// StartingDeadlineSeconds limits how late a backup may start after its scheduled time.
 	// +optional
 	// +nullable
 	StartingDeadlineSeconds *int64 `json:"startingDeadlineSeconds,omitempty"`
-	// ConcurrencyPolicy defines what happens if the previous backup has not ended.
+	// ConcurrencyPolicy defines what happens if a backup is due while the previous backup is in progress: Allow, Forbid
+	// or Replace, as in a CronJob.
 	// +optional
 	// +kubebuilder:default=Allow
 	// +kubebuilder:validation:Enum=Allow;Forbid;Replace
@@ -61,12 +62,13 @@ type BackupPolicySpec struct {
 	// +optional
 	// +nullable
 	ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
-	// BackoffLimit limits the retries of a failed backup.
+	// BackoffLimit is the maximum number of retries of a failed backup.
 	// +optional
 	// +nullable
 	// +kubebuilder:validation:Minimum=0
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
-	// SuccessfulJobsHistoryLimit is the number of successful Jobs that are kept.
+	// SuccessfulJobsHistoryLimit is the number of successful Jobs that are kept. 0 counts as 1, because the last Job
+	// holds its result.
 	// +optional
 	// +nullable
 	// +kubebuilder:validation:Minimum=0
@@ -76,12 +78,13 @@ type BackupPolicySpec struct {
 	// +nullable
 	// +kubebuilder:validation:Minimum=0
 	FailedJobsHistoryLimit *int32 `json:"failedJobsHistoryLimit,omitempty"`
-	// PointInTimeRecovery configures how binary logs are copied to the bucket, so that every point in time can be
-	// restored. If it is unset and a bucket is configured, binary logs are copied with the default settings.
+	// PointInTimeRecovery configures the copying of binary logs to the bucket, so that every point in time can be
+	// restored. If PointInTimeRecovery is unset and a bucket is configured, binary logs are copied with the default
+	// settings.
 	// +optional
 	PointInTimeRecovery *PointInTimeRecovery `json:"pointInTimeRecovery,omitempty"`
-	// RetentionDays is the number of days for which backups, and binary logs, are kept. Older backups and logs are
-	// deleted, except the backup that the oldest restorable point needs. If it is unset, nothing is deleted.
+	// RetentionDays is the number of days for which backups and binary logs are kept. Older backups and logs are
+	// deleted, except the backup that the oldest restorable point needs. If RetentionDays is unset, nothing is deleted.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=36500
@@ -90,11 +93,11 @@ type BackupPolicySpec struct {
 
 // PointInTimeRecovery configures the copying of binary logs.
 type PointInTimeRecovery struct {
-	// Disabled ends the copying of binary logs. A restore then uses the newest backup before the requested point.
+	// Disabled ends the copying of binary logs. A restore then uses only the newest backup before the requested point.
 	// +optional
 	Disabled bool `json:"disabled,omitempty"`
-	// IntervalSeconds is the interval at which new binary log events are stored. If all servers are lost, the transactions of up to one
-	// interval and one upload are lost.
+	// IntervalSeconds is the interval at which new binary log events are copied to the bucket. If all servers are lost,
+	// the transactions of up to one interval and one upload are lost.
 	// +optional
 	// +kubebuilder:default=5
 	// +kubebuilder:validation:Minimum=1
@@ -105,7 +108,8 @@ type PointInTimeRecovery struct {
 // defaultShippingSeconds is the default of spec.pointInTimeRecovery.intervalSeconds.
 const defaultShippingSeconds = 5
 
-// ShippingInterval returns the interval at which new binary log events are stored, or 0 if they are not stored.
+// ShippingInterval returns the interval at which new binary log events are copied to the bucket, or 0 if they are not
+// copied.
 func (s *BackupPolicySpec) ShippingInterval() time.Duration {
 	switch p := s.PointInTimeRecovery; {
 	case p == nil && s.JobConfig.BucketConfig == nil, p != nil && p.Disabled:
@@ -136,7 +140,7 @@ type JobConfig struct {
 	// WorkVolume is the volume source of the working directory.
 	// +optional
 	WorkVolume *Kept `json:"workVolume,omitempty"`
-	// Threads is the number of threads that the Job uses.
+	// Threads is a field of MOCO. Torpor preserves it, and does not use it.
 	// +optional
 	// +kubebuilder:default=4
 	// +kubebuilder:validation:Minimum=1
@@ -188,14 +192,14 @@ type BucketConfig struct {
 	// Region is the region of the bucket.
 	// +optional
 	Region string `json:"region,omitempty"`
-	// EndpointURL is the URL of the storage, if it is not the cloud's own.
+	// EndpointURL is the URL of the storage. Empty means Amazon S3 in the Region.
 	// +optional
 	// +kubebuilder:validation:Pattern="^https?://.*"
 	EndpointURL string `json:"endpointURL,omitempty"`
 	// UsePathStyle puts the name of the bucket into the path of requests instead of the host name.
 	// +optional
 	UsePathStyle bool `json:"usePathStyle,omitempty"`
-	// BackendType is the protocol of the storage.
+	// BackendType is the protocol of the storage. Torpor supports only s3.
 	// +optional
 	// +kubebuilder:default=s3
 	// +kubebuilder:validation:Enum=s3;gcs;azure
@@ -203,18 +207,18 @@ type BucketConfig struct {
 	// CACert is the path of a file with the CA certificates of the storage.
 	// +optional
 	CACert string `json:"caCert,omitempty"`
-	// ServerSideEncryption requests encryption by the storage: AES256 with a key of the storage, aws:kms with a key of a key management
-	// service. Empty means the default of the bucket.
+	// ServerSideEncryption requests encryption by the storage: AES256 with a key of the storage, or aws:kms or
+	// aws:kms:dsse with a key of a key management service. Empty means the default of the bucket.
 	// +optional
 	// +kubebuilder:validation:Enum=AES256;"aws:kms";"aws:kms:dsse"
 	ServerSideEncryption string `json:"serverSideEncryption,omitempty"`
-	// KMSKeyID identifies the key for aws:kms. Empty means the default key of the account.
+	// KMSKeyID identifies the key for aws:kms and aws:kms:dsse. Empty means the default key of the account.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	KMSKeyID string `json:"kmsKeyID,omitempty"`
 }
 
-// Restore identifies the backup that a new cluster is filled from.
+// Restore identifies the backup whose data a new cluster gets.
 type Restore struct {
 	// SourceName is the name of the MySQLCluster that was backed up.
 	// +kubebuilder:validation:MinLength=1
@@ -247,17 +251,17 @@ type Restore struct {
 type RestoreErrorPolicy string
 
 const (
-	// SkipOnRestoreError skips the part.
+	// SkipOnRestoreError skips the rejected part, and restores the other parts.
 	SkipOnRestoreError RestoreErrorPolicy = "Skip"
 	// FailOnRestoreError ends the restore.
 	FailOnRestoreError RestoreErrorPolicy = "Fail"
 )
 
-// RestoredUsers holds the value of spec.restore.users in the form in which it was written. Decoding accepts any
-// value, because one object that cannot be decoded would stop the controllers for all objects. Encoding writes the
-// value unchanged, because spec.restore is immutable.
+// RestoredUsers holds the value of spec.restore.users as it was written. Decoding accepts any value, because one
+// MySQLCluster that cannot be decoded would stop the controllers for all MySQLClusters. Encoding writes the value
+// unchanged, because spec.restore is immutable.
 type RestoredUsers struct {
-	// Raw is the JSON.
+	// Raw is the JSON text of the value.
 	Raw []byte `json:"-"`
 }
 

@@ -51,8 +51,8 @@ type MySQLClusterList struct {
 	Items           []MySQLCluster `json:"items"`
 }
 
-// MySQLClusterSpec is the desired state of a MySQLCluster. UnsupportedFields lists the fields of MOCO's schema that
-// Torpor preserves without acting on them.
+// MySQLClusterSpec is the desired state of a MySQLCluster. The function UnsupportedFields returns the fields of MOCO's
+// schema that Torpor preserves and does not use.
 //
 // +kubebuilder:validation:XValidation:fieldPath=`.podTemplate.spec.containers`,rule=`(has(self.disableSlowQueryLogContainer) && self.disableSlowQueryLogContainer) || !self.podTemplate.spec.containers.exists(c, c.name == 'slow-log')`,message=`expected no container called slow-log, because the name is reserved; found one; rename it or set spec.disableSlowQueryLogContainer`
 // +kubebuilder:validation:XValidation:fieldPath=`.podTemplate.spec.containers`,rule=`!has(self.collectors) || size(self.collectors) == 0 || !self.podTemplate.spec.containers.exists(c, c.name == 'mysqld-exporter')`,message=`expected no container called mysqld-exporter if spec.collectors is set, because Torpor adds a container of that name; found one; rename it or remove the collectors`
@@ -68,7 +68,7 @@ type MySQLClusterSpec struct {
 	Replicas int32 `json:"replicas,omitempty"`
 	// PodTemplate is the template of the Pods.
 	PodTemplate PodTemplate `json:"podTemplate"`
-	// VolumeClaimTemplates are the templates of the Pods' volume claims. The claim mysql-data holds the data.
+	// VolumeClaimTemplates are the templates of the Pods' volume claims. The claim mysql-data holds the data of MySQL.
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
@@ -84,9 +84,10 @@ type MySQLClusterSpec struct {
 	// +optional
 	// +nullable
 	MySQLConfigMapName *string `json:"mysqlConfigMapName,omitempty"`
-	// ReplicationSourceSecretName is the name of the Secret, in the cluster's namespace, with the external MySQL
-	// server that this cluster is cloned from and replicates from: HOST, PORT, USER, PASSWORD, and optionally
-	// INIT_AFTER_CLONE_SQL, which is run once in the copy. The cluster is read-only until the field is removed.
+	// ReplicationSourceSecretName is the name of a Secret in the cluster's namespace. The Secret identifies the
+	// external MySQL server from which the cluster is cloned, and from which it then replicates: HOST, PORT, USER,
+	// PASSWORD, and optionally INIT_AFTER_CLONE_SQL, which is run once in the copy. The cluster is read-only until the
+	// field is removed.
 	// +optional
 	// +nullable
 	ReplicationSourceSecretName *string `json:"replicationSourceSecretName,omitempty"`
@@ -95,11 +96,13 @@ type MySQLClusterSpec struct {
 	// +optional
 	// +listType=atomic
 	Collectors []string `json:"collectors,omitempty"`
-	// ServerIDBase is the server id of instance 0. The other instances have consecutive ids. 0 means that Torpor chooses it.
+	// ServerIDBase is the server id of instance 0. The other instances have consecutive ids. 0 means that Torpor
+	// chooses the id.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`self >= 0`,message=`expected a positive number; correct it, or remove the field so that Torpor chooses one`
 	ServerIDBase int32 `json:"serverIDBase,omitempty"`
-	// MaxDelaySeconds is the maximum replication lag of a replica that is ready. 0 means no limit.
+	// MaxDelaySeconds is the replication lag above which a replica loses its role label, so that the Service for
+	// readers does not select it. 0 means no limit.
 	// +optional
 	// +kubebuilder:default=60
 	// +kubebuilder:validation:Minimum=0
@@ -115,28 +118,29 @@ type MySQLClusterSpec struct {
 	// +kubebuilder:default=3600
 	// +kubebuilder:validation:Minimum=0
 	StartupWaitSeconds int32 `json:"startupWaitSeconds,omitempty"`
-	// LogRotationSchedule is the cron schedule of the log rotation. Empty means every five minutes.
+	// LogRotationSchedule is a field of MOCO. Torpor preserves it, and does not use it: log files are rotated by size
+	// only.
 	// +optional
 	LogRotationSchedule Schedule `json:"logRotationSchedule,omitempty"`
 	// LogRotationSize is the size in bytes above which a log file is rotated. 0 means 64 MiB.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	LogRotationSize int `json:"logRotationSize,omitempty"`
-	// BackupPolicyName is the name of the BackupPolicy in the same namespace. Without it, no backups are made.
+	// BackupPolicyName is the name of the BackupPolicy in the same namespace. Empty means that no backups are made.
 	// +optional
 	// +nullable
 	BackupPolicyName *string `json:"backupPolicyName,omitempty"`
-	// Restore fills a new cluster from the backup of another cluster.
+	// Restore defines the backup of another cluster whose data this new cluster gets.
 	// +optional
 	Restore *Restore `json:"restore,omitempty"`
 	// DisableSlowQueryLogContainer omits the container that prints the slow query log.
 	// +optional
 	DisableSlowQueryLogContainer bool `json:"disableSlowQueryLogContainer,omitempty"`
-	// SlowQueryLogConfigTmpl configures the container that prints the slow query log.
+	// SlowQueryLogConfigTmpl is a field of MOCO. Torpor preserves it, and does not use it.
 	// +optional
 	// +nullable
 	SlowQueryLogConfigTmpl *string `json:"slowQueryLogConfigTmpl,omitempty"`
-	// AgentUseLocalhost lets MOCO's agent connect to mysqld over the loopback interface.
+	// AgentUseLocalhost is a field of MOCO. Torpor preserves it, and does not use it, because it has no agent.
 	// +optional
 	AgentUseLocalhost bool `json:"agentUseLocalhost,omitempty"`
 	// InitializeTimezoneData loads the time zone tables when an instance is initialized.
@@ -148,7 +152,8 @@ type MySQLClusterSpec struct {
 	Offline bool `json:"offline,omitempty"`
 }
 
-// UnsupportedFields returns the sorted JSON paths of the fields that are set in the spec and that Torpor preserves without acting on them.
+// UnsupportedFields returns the sorted JSON paths of the fields that are set in the spec, and that Torpor preserves and
+// does not use.
 func UnsupportedFields(spec MySQLClusterSpec) []string {
 	var found []string
 	for path, set := range keptFields(spec) {
@@ -183,7 +188,7 @@ func bucketOfRestore(spec MySQLClusterSpec) *BucketConfig {
 // defaultThreads is the default of spec.restore.jobConfig.threads.
 const defaultThreads = 4
 
-// keptFields returns the fields that Torpor does not act on, and whether each is set.
+// keptFields returns the fields that Torpor preserves and does not use, and whether each is set.
 func keptFields(spec MySQLClusterSpec) map[string]bool {
 	return map[string]bool{
 		"spec.agentUseLocalhost":                    spec.AgentUseLocalhost,

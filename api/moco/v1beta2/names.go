@@ -4,36 +4,38 @@ package v1beta2
 
 import "fmt"
 
-// Annotations of a MySQLCluster that stop a part of its automation. Only the exact value "true" stops. Annotations of torpor.dev hold the
-// reason and the end.
+// These are annotations of a MySQLCluster that control its automation. The switches ClusteringStopped and
+// ReconciliationStopped, and the annotations that force a step, have an effect only with the exact value "true".
 const (
-	// ClusteringStoppedAnnotation stops clustering while it is "true": Torpor runs no SQL that changes a server, and
-	// does not change the role of an instance.
+	// ClusteringStoppedAnnotation stops clustering while it is "true": Torpor executes no SQL that changes a server,
+	// and does not change the role of an instance.
 	ClusteringStoppedAnnotation = "moco.cybozu.com/clustering-stopped"
 	// ReconciliationStoppedAnnotation stops reconciliation while it is "true": changes to the spec are not applied to
 	// other objects.
 	ReconciliationStoppedAnnotation = "moco.cybozu.com/reconciliation-stopped"
 	// StoppedInstancesAnnotation stops clustering for single instances. Its value is a JSON list of ordinals such as [0,2].
 	StoppedInstancesAnnotation = "moco.cybozu.com/clustering-stopped-instances"
-	// ForceRolloutAnnotation lets a rollout replace Pods of an unhealthy cluster while it is "true": one at a time, the
-	// primary last and without a switchover. Torpor does not remove the annotation.
+	// ForceRolloutAnnotation lets a rollout replace Pods while the cluster is unhealthy, if it is "true". The Pods are
+	// replaced one at a time, and the primary last, without a switchover. Torpor does not remove the annotation.
 	ForceRolloutAnnotation = "moco.cybozu.com/force-rolling-update"
-	// ForceStartAnnotation starts clustering, if it is "true", even if the start would be refused. It is removed after
-	// the start.
+	// ForceStartAnnotation, if it is "true", lets clustering start although the start would be refused. Torpor removes
+	// the annotation after the start.
 	ForceStartAnnotation = "torpor.dev/force-start"
-	// LookRequestedAnnotation requests a check of the instances while clustering is stopped, each time that it is set to a new value.
-	// status.pause.lookRequest holds the value once the check is reported. It is removed after the start.
+	// LookRequestedAnnotation requests a check of the instances while clustering is stopped. Each new value requests
+	// another check. status.pause.lookRequest holds the value once the check is reported. Torpor removes the annotation
+	// after the start of clustering.
 	LookRequestedAnnotation = "torpor.dev/look-requested"
 	// RotationAnnotation requests new passwords for all accounts if it is "rotate"; the old passwords remain valid. If
-	// it is "discard", it requests that the old passwords become invalid. It is removed when the request is done.
+	// it is "discard", it requests that the old passwords become invalid. Torpor removes the annotation when the
+	// request is done.
 	RotationAnnotation = "torpor.dev/rotate-passwords"
-	// TLSSecretAnnotation is the name of a Secret with the servers' certificate, such as cert-manager creates:
-	// ca.crt, tls.crt and tls.key. Without it, Torpor issues the certificate.
+	// TLSSecretAnnotation is the name of a Secret with the servers' certificate in the keys ca.crt, tls.crt and
+	// tls.key, as cert-manager creates it. Without the annotation, Torpor issues the certificate.
 	TLSSecretAnnotation = "torpor.dev/tls-secret"
 )
 
-// Annotations in which admission records the requester of a stop or a start, in the same request. Each switch has two: the user, and the
-// resource version of the MySQLCluster before the request.
+// These are the annotations in which admission records the requester of a stop or a start, while it processes the
+// request. Each switch has two annotations: the user, and the resource version of the MySQLCluster before the request.
 const (
 	// ClusteringRequestedByAnnotation is the user who last stopped or started clustering.
 	ClusteringRequestedByAnnotation = "torpor.dev/clustering-requested-by"
@@ -49,7 +51,8 @@ const (
 	InstancesRequestVersionAnnotation = "torpor.dev/instances-request-version"
 )
 
-// Annotations that describe the stop of one switch. A switch without its own annotations uses torpor.dev/until and torpor.dev/reason.
+// These are the annotations with the end and the reason of the stop of one switch. A switch without these annotations
+// uses torpor.dev/until and torpor.dev/reason.
 const (
 	// ClusteringUntilAnnotation is the time at which a stop of clustering ends automatically, in the form of
 	// torpor.dev/until.
@@ -68,8 +71,8 @@ const (
 	InstancesReasonAnnotation = "torpor.dev/instances-reason"
 )
 
-// The annotation of the Secret with a cluster's passwords, and its value. MOCO's plugin ignores a Secret without this
-// annotation.
+// These are an annotation of the Secret with a cluster's passwords, and its value. MOCO's kubectl plugin ignores a
+// Secret without this annotation.
 const (
 	// SecretVersionAnnotation is the version of the Secret's layout.
 	SecretVersionAnnotation = "moco.cybozu.com/secret-version"
@@ -79,31 +82,31 @@ const (
 
 // These are the values of RotationAnnotation.
 const (
-	// RotateRequest requests new passwords in addition to the old ones.
+	// RotateRequest requests new passwords. The old passwords remain valid.
 	RotateRequest = "rotate"
 	// DiscardRequest requests that the old passwords become invalid.
 	DiscardRequest = "discard"
 )
 
-// RotationIDAnnotation is present on the Secret with a cluster's passwords while a rotation is in progress and accounts may have two
-// passwords.
+// RotationIDAnnotation identifies a rotation in progress, on the Secret with a cluster's passwords. While it is
+// present, accounts may have two valid passwords.
 const RotationIDAnnotation = "torpor.dev/rotation-id"
 
-// These are the annotations of the Pods of a MySQLCluster.
+// These are the annotations of the Pods of a MySQLCluster. The first one is also an annotation of the MySQLCluster.
 const (
-	// RecloneAnnotation requests, if it is "true" on a Pod, that the Pod's instance is cloned again from the primary.
-	// It is removed when the instance is empty. If it is "errant" on a MySQLCluster, it allows Torpor to clone every
-	// errant replica again.
+	// RecloneAnnotation, if it is "true" on a Pod, requests that the Pod's instance is cloned again from the primary.
+	// Torpor removes it from the Pod once the instance is empty. If it is "errant" on a MySQLCluster, Torpor may clone
+	// every errant replica again.
 	RecloneAnnotation = "torpor.dev/reclone"
-	// DemoteAnnotation requests a switchover if it is "true" on the primary's Pod. It is removed when the switchover is
-	// done.
+	// DemoteAnnotation requests a switchover if it is "true" on the primary's Pod. Torpor removes the annotation when
+	// the switchover is done.
 	DemoteAnnotation = "moco.cybozu.com/demote"
 	// PreventDeleteAnnotation is "true" on the primary's Pod while a replica lags by more than
 	// spec.maxDelaySecondsForPodDeletion. An admission policy then rejects the deletion of the Pod. Torpor removes the
 	// annotation from every other Pod.
 	PreventDeleteAnnotation = "moco.cybozu.com/prevent-delete"
-	// InputsAnnotation is a hash of the user's settings for the Pod. A Pod with the same hash is kept even if another version of Torpor
-	// would create it differently.
+	// InputsAnnotation is a hash of the user's settings for the Pod. While the hash does not change, the Pod is kept,
+	// even if a new version of Torpor would create the Pod differently.
 	InputsAnnotation = "torpor.dev/inputs"
 )
 
@@ -142,7 +145,7 @@ const (
 	RoleReplica Role = "replica"
 )
 
-// Names inside a MySQLCluster that its schema requires.
+// These are the value of RecloneAnnotation on a MySQLCluster, and names of containers and volume claims.
 const (
 	// RecloneErrant is the value of RecloneAnnotation on a MySQLCluster.
 	RecloneErrant = "errant"
@@ -159,10 +162,11 @@ const (
 	DataClaim = "mysql-data"
 )
 
-// TLSVolume is the volume of a Pod with its server's certificate. Pods that an old version created lack it.
+// TLSVolume is the volume of a Pod with the certificate of its server. Pods that an old version of Torpor created lack
+// this volume.
 const TLSVolume = "mysql-tls"
 
-// stops is the value of an annotation that stops a part of the automation, or forces a rollout.
+// stops is the only value with which an annotation stops clustering or reconciliation, or forces a rollout.
 const stops = "true"
 
 // ClusteringStopped reports whether a stop of clustering is requested.
@@ -175,12 +179,12 @@ func (c *MySQLCluster) ReconciliationStopped() bool {
 	return c.Annotations[ReconciliationStoppedAnnotation] == stops
 }
 
-// RolloutForced reports whether a rollout should proceed although the cluster is not healthy.
+// RolloutForced reports whether a rollout should proceed even if the cluster is not healthy.
 func (c *MySQLCluster) RolloutForced() bool {
 	return c.Annotations[ForceRolloutAnnotation] == stops
 }
 
-// MaxReplicas is the maximum of spec.replicas. It is far above the number of replicas that one primary can serve.
+// MaxReplicas is the maximum of spec.replicas. It is far more than the number of replicas that one primary can serve.
 const MaxReplicas = 101
 
 // HasPossibleReplicas reports whether spec.replicas is within bounds.
@@ -188,7 +192,8 @@ func (s MySQLClusterSpec) HasPossibleReplicas() bool {
 	return s.Replicas >= 0 && s.Replicas <= MaxReplicas
 }
 
-// SourceSecretName returns the name of the Secret with the external server. It is empty for a cluster without one.
+// SourceSecretName returns the name of the Secret with the external server. The name is empty for a cluster without an
+// external server.
 func (s MySQLClusterSpec) SourceSecretName() string {
 	if s.ReplicationSourceSecretName == nil {
 		return ""
@@ -220,11 +225,13 @@ func (c *MySQLCluster) InstanceHost(ordinal int) string {
 	return fmt.Sprintf("%s.%s.%s.svc", c.PodName(ordinal), c.ChildName(), c.Namespace)
 }
 
-// These are the condition types of a MySQLCluster. All of them are True in a healthy cluster.
+// These are the condition types of a MySQLCluster. In a healthy cluster, all of them are True, except RestoreComplete
+// and SpecFullySupported, which may be False.
 const (
 	// InitializedCondition is True once the data exists. It is False while the data is being cloned from an external server or restored.
 	InitializedCondition = "Initialized"
-	// AvailableCondition is True while the primary accepts writes. It is Unknown while clustering is stopped.
+	// AvailableCondition is True while the primary accepts writes, or, in a copy of an external server, serves readers.
+	// It is Unknown while clustering is stopped.
 	AvailableCondition = "Available"
 	// HealthyCondition is True while every instance fulfills its role. It is Unknown while clustering is stopped.
 	HealthyCondition = "Healthy"
@@ -239,13 +246,13 @@ const (
 	// RestoreCompleteCondition exists after a restore. It is False if parts of the backup were skipped. The message
 	// lists these parts.
 	RestoreCompleteCondition = "RestoreComplete"
-	// SpecFullySupportedCondition is False while the spec sets fields that Torpor does not act on, or its ConfigMap
-	// contains settings that clustering overrides. The message lists them.
+	// SpecFullySupportedCondition is False while the spec sets fields that Torpor does not use, or its ConfigMap
+	// contains settings that clustering overrides. The message lists these fields and settings.
 	SpecFullySupportedCondition = "SpecFullySupported"
 )
 
-// These are the reasons of Initialized, Available and Healthy: the state of the whole cluster. The first one in this
-// order that applies is used.
+// These are the reasons of Initialized, Available and Healthy. Each reason is a state of the whole cluster. If several
+// reasons apply, the first of them in this list is used.
 const (
 	// OfflineReason means that the spec sets offline, so no instance runs.
 	OfflineReason = "Offline"
@@ -253,24 +260,26 @@ const (
 	CloningReason = "Cloning"
 	// RestoringReason means that data is being restored from a backup.
 	RestoringReason = "Restoring"
-	// HealthyReason means that the primary accepts writes, and every other instance is ready and replicates from it.
+	// HealthyReason means that the primary accepts writes, and every other instance is ready and replicates from the
+	// primary.
 	HealthyReason = "Healthy"
-	// DegradedReason means that the primary accepts writes, and enough replicas, but not all, replicate from it.
+	// DegradedReason means that the primary accepts writes, and enough replicas acknowledge commits, but not every
+	// instance is healthy.
 	DegradedReason = "Degraded"
-	// FailedReason means that the primary is lost, and enough replicas are present to promote one of them.
+	// FailedReason means that the primary has failed, and enough replicas answer to promote one of them.
 	FailedReason = "Failed"
-	// LostReason means that the primary is lost, and too few replicas are present to determine which of them has all
-	// data.
+	// LostReason means that the primary has failed, and too few replicas answer to determine which of them has all
+	// acknowledged transactions.
 	LostReason = "Lost"
-	// IncompleteReason means that the instances are being configured and have not reached the desired state yet.
+	// IncompleteReason means that Torpor configures the instances, which have not reached the desired state yet.
 	IncompleteReason = "Incomplete"
 )
 
 // These are the reasons of Initialized, Available and Healthy when they are Unknown.
 const (
-	// ClusteringStoppedReason means that clustering is stopped, so the state is not guaranteed.
+	// ClusteringStoppedReason means that clustering is stopped, so Torpor does not maintain the state of the cluster.
 	ClusteringStoppedReason = "ClusteringStopped"
-	// NotObservedReason means that the instances have not been observed yet. The message reports what is missing.
+	// NotObservedReason means that the instances have not been observed yet. The message contains the reason.
 	NotObservedReason = "NotObserved"
 )
 
@@ -300,8 +309,8 @@ const (
 const (
 	// ReconcileSuccessReason means that every object matches the spec.
 	ReconcileSuccessReason = "ReconcileSuccess"
-	// ReconcileFailedReason means that an object could not be written, or an object that it needs is missing. The
-	// message identifies the object.
+	// ReconcileFailedReason means that an object could not be written, for example because another object that it needs
+	// is missing, or that spec.replicas is invalid. The message contains the cause.
 	ReconcileFailedReason = "ReconcileFailed"
 )
 
@@ -317,8 +326,9 @@ const (
 
 // These are the reasons of SpecFullySupported.
 const (
-	// FullySupportedReason means that Torpor acts on every field of the spec.
+	// FullySupportedReason means that every field of the spec and every setting of its ConfigMap has an effect.
 	FullySupportedReason = "FullySupported"
-	// FieldsIgnoredReason means that Torpor preserves some fields of the spec without acting on them. The message lists them.
+	// FieldsIgnoredReason means that some fields of the spec, or settings of its ConfigMap, have no effect. The message
+	// lists them.
 	FieldsIgnoredReason = "FieldsIgnored"
 )

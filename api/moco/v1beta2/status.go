@@ -10,10 +10,10 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// MySQLClusterStatus is the observed state of a MySQLCluster. GuaranteedAcknowledgements, Pause, the records of stops
-// and Instances are fields of Torpor. The other fields are those of MOCO.
+// MySQLClusterStatus is the observed state of a MySQLCluster. MOCO does not have the fields GuaranteedAcknowledgements,
+// BinlogShipping, Pause, OfflineSince, Instances and the records of stops.
 type MySQLClusterStatus struct {
-	// Conditions are the conditions of the cluster. All of them are True in a healthy cluster.
+	// Conditions are the conditions of the cluster.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -21,7 +21,7 @@ type MySQLClusterStatus struct {
 	// CurrentPrimaryIndex is the ordinal of the primary, or of the instance that is becoming the primary.
 	// +kubebuilder:default=0
 	CurrentPrimaryIndex int `json:"currentPrimaryIndex"`
-	// SyncedReplicas is the number of instances in sync, including the primary.
+	// SyncedReplicas is the number of instances that are in sync with the primary, including the primary.
 	// +optional
 	SyncedReplicas int `json:"syncedReplicas,omitempty"`
 	// ErrantReplicas is the number of instances with transactions that the primary does not have.
@@ -31,17 +31,20 @@ type MySQLClusterStatus struct {
 	// +optional
 	// +listType=atomic
 	ErrantReplicaList []int `json:"errantReplicaList,omitempty"`
-	// GuaranteedAcknowledgements is the number of replicas that are known to hold every acknowledged commit: half of spec.replicas, rounded
-	// down, or fewer for some time after a start and after instances were added. A failover needs the GTID sets of spec.replicas minus this
-	// number of replicas with data, not counting the primary.
+	// GuaranteedAcknowledgements is the number of replicas that are known to hold every acknowledged commit: half of
+	// spec.replicas, rounded down, or fewer for some time after a start and after instances were added. A failover
+	// needs the GTID sets of at least (spec.replicas - guaranteedAcknowledgements) replicas with data, not counting the
+	// primary.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	GuaranteedAcknowledgements *int `json:"guaranteedAcknowledgements,omitempty"`
-	// Backup describes the last successful backup. Before the first backup its time is null, which kubectl prints as <no value>.
+	// Backup describes the last successful backup. Before the first backup, its time is null, which kubectl prints as
+	// <no value>.
 	// +optional
 	// +default={"time":null}
 	Backup BackupStatus `json:"backup,omitzero"`
-	// BinlogShipping is the progress of copying binary logs to the bucket. It is updated once a minute, and unset if they are not copied.
+	// BinlogShipping is the progress of copying binary logs to the bucket, which is updated once a minute. It is unset
+	// if binary logs are not copied.
 	// +optional
 	BinlogShipping *BinlogShippingStatus `json:"binlogShipping,omitempty"`
 	// RestoredTime is the time at which the data was restored.
@@ -53,7 +56,7 @@ type MySQLClusterStatus struct {
 	// ReconcileInfo describes the last reconciliation.
 	// +optional
 	ReconcileInfo ReconcileInfo `json:"reconcileInfo,omitzero"`
-	// Pause describes what is stopped. It is unset while nothing is stopped.
+	// Pause describes the stops of clustering and of reconciliation. It is unset while neither is stopped.
 	// +optional
 	Pause *Pause `json:"pause,omitempty"`
 	// ClusteringStops are the last stops of clustering, newest first: requester, reason, end, and the user who ended each stop.
@@ -71,25 +74,26 @@ type MySQLClusterStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	InstanceStops []torporv1alpha1.StopRecord `json:"instanceStops,omitempty"`
-	// ScheduledStops holds one entry for each Slumber that has stopped the cluster. No instance runs while one of them
-	// stops the cluster, regardless of spec.offline.
+	// ScheduledStops holds one entry for each Slumber that has stopped the cluster. No instance runs while at least one
+	// of these Slumbers stops the cluster, regardless of spec.offline.
 	// +optional
 	// +listType=map
 	// +listMapKey=slumber
 	// +kubebuilder:validation:MaxItems=20
 	ScheduledStops []torporv1alpha1.ScheduledStop `json:"scheduledStops,omitempty"`
-	// OfflineSince is the time since which every instance should be stopped and no Pod is left. It is unset otherwise.
+	// OfflineSince is the time since which the cluster is offline without any Pod left. It is unset while instances
+	// should run or Pods are left.
 	// +optional
 	OfflineSince *metav1.Time `json:"offlineSince,omitempty"`
-	// Instances is the last observed state of each MySQL server. It is also updated while clustering is stopped.
+	// Instances are the last observed states of the MySQL servers. They are also updated while clustering is stopped.
 	// +optional
 	// +listType=map
 	// +listMapKey=ordinal
 	Instances []InstanceStatus `json:"instances,omitempty"`
 }
 
-// Primary returns the ordinal of the primary, and whether a primary has been chosen. CurrentPrimaryIndex alone does not show that, because
-// it is initially 0. The role is written together with it.
+// Primary returns the ordinal of the primary, and whether a primary has been chosen. CurrentPrimaryIndex alone does not
+// show whether a primary was chosen, because it is initially 0. The role of the instance is written together with it.
 func (s *MySQLClusterStatus) Primary() (int, bool) {
 	for _, i := range s.Instances {
 		if i.Role == RolePrimary && i.Ordinal == s.CurrentPrimaryIndex {
@@ -124,20 +128,21 @@ type BinlogShippingStatus struct {
 	// +optional
 	ShippedUntil *metav1.Time `json:"shippedUntil,omitempty"`
 	// RestorableSince is the first point in time that can be restored. Every later point up to ShippedUntil can be
-	// restored, too. It is unset before the first backup, and after a gap in the binary logs until the next backup.
+	// restored, too. RestorableSince is unset before the first backup, and after a gap in the binary logs until the
+	// next backup.
 	// +optional
 	RestorableSince *metav1.Time `json:"restorableSince,omitempty"`
 	// SourceIndex is the ordinal of the instance whose binary logs are copied.
 	// +optional
 	SourceIndex int `json:"sourceIndex"`
-	// Problem explains why the copy does not proceed.
+	// Problem explains why no binary logs are copied at the moment. Empty means that there is no problem.
 	// +optional
 	Problem string `json:"problem,omitempty"`
 }
 
 // BackupStatus describes the last successful backup.
 type BackupStatus struct {
-	// Time is when the dump began. Objects in the bucket are named after it.
+	// Time is the time at which the dump began. The names of the backup's objects in the bucket contain it.
 	// +optional
 	// +nullable
 	Time *metav1.Time `json:"time"`
@@ -153,7 +158,7 @@ type BackupStatus struct {
 	// UUIDSet holds the server_uuids of the instances that were candidates for the backup, by ordinal.
 	// +optional
 	UUIDSet map[string]string `json:"uuidSet,omitempty"`
-	// BinlogFilename is the name of the binary log that mysqld wrote at that time.
+	// BinlogFilename is a field of MOCO. Torpor does not set it.
 	// +optional
 	BinlogFilename string `json:"binlogFilename,omitempty"`
 	// GTIDSet is the set of transactions in the dump.
@@ -165,7 +170,7 @@ type BackupStatus struct {
 	// BinlogSize is the size of all binary logs in the bucket, in bytes.
 	// +optional
 	BinlogSize int64 `json:"binlogSize"`
-	// WorkDirUsage is the maximum size of the working directory, in bytes.
+	// WorkDirUsage is a field of MOCO. Torpor sets it to 0.
 	// +optional
 	WorkDirUsage int64 `json:"workDirUsage"`
 	// Warnings lists problems that did not prevent the backup.
@@ -177,31 +182,32 @@ type BackupStatus struct {
 
 // ReconcileInfo describes the last reconciliation.
 type ReconcileInfo struct {
-	// Generation is the generation of the MySQLCluster.
+	// Generation is the generation of the MySQLCluster that was last reconciled.
 	// +optional
 	Generation int64 `json:"generation,omitempty"`
-	// ReconcileVersion is the version of the reconciler.
+	// ReconcileVersion is the version of the rules by which Torpor derives objects from the spec.
 	// +optional
 	ReconcileVersion int `json:"reconcileVersion,omitempty"`
 }
 
-// Pause describes what is stopped.
+// Pause describes the stops of clustering and of reconciliation.
 type Pause struct {
-	// Clustering is set while clustering should be stopped.
+	// Clustering is set while a stop of clustering is requested, or while the start is refused.
 	// +optional
 	Clustering *Stop `json:"clustering,omitempty"`
-	// Reconciliation is set while reconciliation should be stopped.
+	// Reconciliation is set while a stop of reconciliation is requested.
 	// +optional
 	Reconciliation *Stop `json:"reconciliation,omitempty"`
 	// Quiescing is the operation, such as a switchover, that is being brought to a safe point before clustering stops. Empty means that no
 	// operation is in progress.
 	// +optional
 	Quiescing string `json:"quiescing,omitempty"`
-	// Unfinished is the operation that was not brought to a safe point before clustering stopped. Empty means that there is none.
+	// Unfinished is the operation that was not brought to a safe point before clustering stopped. Empty means that no
+	// operation is unfinished.
 	// +optional
 	Unfinished string `json:"unfinished,omitempty"`
-	// ObservedAt is the time of the last check of the instances while clustering is stopped. status.instances, state and startFindings date
-	// from then.
+	// ObservedAt is the time of the last check of the instances while clustering is stopped. This check has produced
+	// status.instances, state and startFindings.
 	// +optional
 	ObservedAt *metav1.Time `json:"observedAt,omitempty"`
 	// LookRequest is the value of the annotation torpor.dev/look-requested at the start of that check.
@@ -221,7 +227,7 @@ type Pause struct {
 type StartFinding struct {
 	// Severity is refuse or warn.
 	Severity string `json:"severity"`
-	// Message describes the problem, and how a start handles it.
+	// Message describes the problem, and how a start of clustering handles it.
 	Message string `json:"message"`
 	// Remedy describes the steps to take before a start of clustering.
 	Remedy string `json:"remedy"`
@@ -231,14 +237,15 @@ type StartFinding struct {
 type Stop struct {
 	// Since is the time at which Torpor first observed the stop.
 	Since metav1.Time `json:"since"`
-	// By is the user who set the annotation. If admission did not see the request, it is "unknown", followed by the
+	// By is the user who requested the stop. If admission did not see the request, it is "unknown", followed by the
 	// field manager if there is one.
 	// +optional
 	By string `json:"by,omitempty"`
-	// Reason is the value of the annotation torpor.dev/reason.
+	// Reason is the reason for the stop, from the annotation of the switch, or otherwise from torpor.dev/reason.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// Until is the time at which the stop ends automatically, from the annotation torpor.dev/until.
+	// Until is the time at which the stop ends automatically, from the annotation of the switch, or otherwise from
+	// torpor.dev/until.
 	// +optional
 	Until *metav1.Time `json:"until,omitempty"`
 }
@@ -259,19 +266,21 @@ type InstanceStatus struct {
 	// ExecutedGTIDs is the set of transactions that the instance has executed (gtid_executed).
 	// +optional
 	ExecutedGTIDs string `json:"executedGTIDs,omitempty"`
-	// ErrantGTIDs is the set of transactions that the primary does not have and that have another UUID than the primary's.
+	// ErrantGTIDs is the set of transactions of the instance that the primary does not have, except those with the
+	// primary's UUID.
 	// +optional
 	ErrantGTIDs string `json:"errantGTIDs,omitempty"`
-	// AheadGTIDs is the set of transactions with the primary's UUID that the primary has not executed. When the primary uses these GTIDs
-	// for other transactions, this instance skips them and lacks their rows.
+	// AheadGTIDs is the set of transactions of the instance that have the primary's UUID, but that the primary has not
+	// executed. When the primary uses these GTIDs for other transactions, this instance skips those transactions, and
+	// lacks their rows.
 	// +optional
 	AheadGTIDs string `json:"aheadGTIDs,omitempty"`
 	// MissingGTIDs is the set of transactions that the instance lacks and that the primary has purged from its binary logs. The instance
 	// cannot replicate and must be cloned again.
 	// +optional
 	MissingGTIDs string `json:"missingGTIDs,omitempty"`
-	// DiscardedGTIDs is the set of transactions that only this instance had, and that it lost when it was cloned again. They were never
-	// acknowledged to a client.
+	// DiscardedGTIDs is the set of transactions that only this instance had, and that it lost when it was cloned again.
+	// These transactions were never acknowledged to a client.
 	// +optional
 	DiscardedGTIDs string `json:"discardedGTIDs,omitempty"`
 	// LagSeconds is the replication lag of the instance.

@@ -11,7 +11,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// Kept is an object of another API, which is preserved as written and applied as written.
+// Kept is a part of an object of another API, which is preserved and applied as it was written.
 //
 // +kubebuilder:validation:Type=object
 // +kubebuilder:pruning:PreserveUnknownFields
@@ -45,8 +45,9 @@ type PodTemplate struct {
 	OverwriteContainers []OverwriteContainer `json:"overwriteContainers,omitempty"`
 }
 
-// PodSpec is the spec of a Pod as it was written. Decoding fills Raw with the whole text, and the other fields for validation. Encoding
-// writes Raw, or the other fields if Raw is empty. Apply Raw, so that no field is lost or added.
+// PodSpec is the spec of a Pod as it was written. Decoding fills Raw with the whole text, and the other fields for
+// validation. Encoding writes Raw, or the other fields if Raw is empty. Callers must apply Raw, so that no field is
+// lost or added.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type PodSpec struct {
