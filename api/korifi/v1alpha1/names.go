@@ -40,9 +40,11 @@ const (
 	PackageGUIDLabel = "korifi.cloudfoundry.org/package-guid"
 	// RouteGUIDLabel is the name of the CFRoute, on the Services of its destinations.
 	RouteGUIDLabel = "korifi.cloudfoundry.org/route-guid"
-	// CreatedAtLabel is the creation time of an object, in the form 2006-01-02T15-04-05.
+	// CreatedAtLabel is the creation time of an object of Korifi, in the form 2006-01-02T15-04-05. Torpor does not set
+	// it.
 	CreatedAtLabel = "korifi.cloudfoundry.org/created_at"
-	// UpdatedAtLabel is the time of the last change to an object, in the form 2006-01-02T15-04-05.
+	// UpdatedAtLabel is the time of the last change to an object of Korifi, in the form 2006-01-02T15-04-05. Torpor
+	// does not set it.
 	UpdatedAtLabel = "korifi.cloudfoundry.org/updated_at"
 )
 

@@ -7,9 +7,9 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // CancelledByAnnotation is the user who cancelled a CFDeployment. Admission sets it and overwrites any other value.
 const CancelledByAnnotation = "torpor.dev/cancelled-by"
 
-// CFDeployment replaces the running revision of an app with a new revision, step by step, while the old revision
-// serves. Creating a CFDeployment requests the new revision. A CFDeployment is in the namespace of its app, and is
-// owned by the app.
+// CFDeployment replaces the running revision of an app with a new revision, step by step, while the old revision still
+// serves. Creating a CFDeployment requests the new revision. A CFDeployment is in the namespace of its app, and the
+// CFApp owns it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -50,7 +50,7 @@ type DeploymentStrategy string
 const (
 	// RollingDeployment replaces all instances without a pause.
 	RollingDeployment DeploymentStrategy = "rolling"
-	// CanaryDeployment pauses after each step until a user continues it.
+	// CanaryDeployment pauses after each step until a user continues the deployment.
 	CanaryDeployment DeploymentStrategy = "canary"
 )
 
@@ -65,24 +65,25 @@ type CFDeploymentSpec struct {
 	// +optional
 	// +kubebuilder:default=rolling
 	Strategy DeploymentStrategy `json:"strategy,omitempty"`
-	// MaxInFlight limits how many new instances may be started before old ones are stopped.
+	// MaxInFlight is the maximum number of new instances that may be starting at the same time.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	MaxInFlight int32 `json:"maxInFlight,omitempty"`
-	// Steps are the steps of a canary deployment. The default is one step with one instance.
+	// Steps are the steps of a canary deployment. The default is one step, which pauses when one new instance runs.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
 	Steps []CanaryStep `json:"steps,omitempty"`
-	// ContinuedSteps is the number of steps after which a user has continued the deployment.
+	// ContinuedSteps is the number of steps that a user has continued. A user increases it by one to continue a paused
+	// deployment.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	ContinuedSteps int32 `json:"continuedSteps,omitempty"`
 	// DropletRef references the CFBuild whose droplet is deployed. It defaults to the app's current droplet.
 	// +optional
 	DropletRef *AppReference `json:"dropletRef,omitempty"`
-	// Cancelled reverts the deployment if it has not completed.
+	// Cancelled restores the earlier revision if the deployment has not completed.
 	// +optional
 	Cancelled bool `json:"cancelled,omitempty"`
 }
@@ -94,7 +95,7 @@ type AppReference struct {
 	Name string `json:"name"`
 }
 
-// CanaryStep is a step after which a canary deployment pauses.
+// CanaryStep is a step of a canary deployment, which pauses when the step is reached.
 type CanaryStep struct {
 	// InstanceWeight is the percentage of instances that run the new revision.
 	// +kubebuilder:validation:Minimum=1
@@ -140,16 +141,17 @@ type CFDeploymentStatus struct {
 	// Reason is the progress of the deployment.
 	// +optional
 	Reason DeploymentState `json:"reason,omitempty"`
-	// LastChange is the time of the last change of Reason.
+	// LastChange is the time at which Reason last changed.
 	// +optional
 	LastChange *metav1.Time `json:"lastChange,omitempty"`
-	// Revision is the revision that the deployment has begun; unset before that.
+	// Revision is the revision that the deployment has begun; unset until then.
 	// +optional
 	Revision int64 `json:"revision,omitempty"`
-	// Prepared is true once FormerDroplet is recorded. It is set before the new revision is requested.
+	// Prepared is true once FormerDroplet is recorded. The new revision is requested only after that.
 	// +optional
 	Prepared bool `json:"prepared,omitempty"`
-	// FormerDroplet is the droplet that ran before the deployment. A cancelled deployment runs it again.
+	// FormerDroplet is the droplet that the app ran before the deployment. A cancellation of the deployment restores
+	// it.
 	// +optional
 	FormerDroplet string `json:"formerDroplet,omitempty"`
 	// CurrentStep is the number of the current canary step, counted from 1.

@@ -4,23 +4,25 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// These are the codes of findings: problems that may affect a stop, or the start after it. They are reasons of the
-// condition HibernationPossible, and kubectl torpor plan prints them. Blocking findings come first, then warnings.
+// These are the codes of findings, which are problems that may affect a stop, or the start after the stop. The codes
+// are reasons of the condition HibernationPossible, and kubectl torpor plan prints them. The codes of blocking findings
+// come first, and then the codes of warnings.
 const (
 	// BeingDeletedFinding means that the object is being deleted, so it is neither stopped nor started.
 	BeingDeletedFinding = "BeingDeleted"
-	// NoControllerFinding means that the active manager runs without the controllers of the object, or does not watch its namespace.
+	// NoControllerFinding means that the active manager runs without the controllers of the object, or does not watch
+	// the object's namespace.
 	NoControllerFinding = "NoController"
-	// HibernationUnsupportedFinding means that the platform, the version, the spec, a group of the cloud or an annotation does not allow the
-	// cluster to hibernate.
+	// HibernationUnsupportedFinding means that the platform, the version, the spec, a machine group or an annotation
+	// does not allow the cluster to hibernate.
 	HibernationUnsupportedFinding = "HibernationUnsupported"
 	// PausedFinding means that an annotation pauses Torpor for the object, so neither a stop nor a start has an effect.
 	PausedFinding = "Paused"
 	// StoppedBySlumberFinding means that a Slumber also stops the object, so a start has no effect until the Slumber ends its stop.
 	StoppedBySlumberFinding = "StoppedBySlumber"
-	// StartRefusedFinding means that the manager refuses the start because it would cause damage.
+	// StartRefusedFinding means that the manager refuses the start, because the start would cause damage.
 	StartRefusedFinding = "StartRefused"
-	// StopRefusedFinding means that the manager refuses the stop, because another object would undo it.
+	// StopRefusedFinding means that the manager refuses the stop, because another object would start the object again.
 	StopRefusedFinding = "StopRefused"
 	// UntilInvalidFinding means that the annotation with the end of the stop holds neither a time nor a duration, or
 	// holds a time before the stop.
@@ -36,10 +38,11 @@ const (
 	WebhookBlocksWakeUpFinding = "WebhookBlocksWakeUp"
 	// ClusterUpgradingFinding means that OpenShift or the nodes of a MachineConfigPool are being updated.
 	ClusterUpgradingFinding = "ClusterUpgrading"
-	// KarpenterReplacesNodesFinding means that Karpenter manages machines of the cluster. It terminates and replaces machines that stop.
+	// KarpenterReplacesNodesFinding means that Karpenter manages machines of the cluster. Karpenter terminates and
+	// replaces machines that stop.
 	KarpenterReplacesNodesFinding = "KarpenterReplacesNodes"
-	// CapacityReservationMissingFinding means that machines require a capacity reservation and run outside of it, for
-	// example because it was cancelled. They do not start again after a stop.
+	// CapacityReservationMissingFinding means that machines require a capacity reservation, but run outside of it, for
+	// example because the reservation was cancelled. These machines do not start again after a stop.
 	CapacityReservationMissingFinding = "CapacityReservationMissing"
 	// WakeByNearFinding means that certificates that the cluster needs to resume without manual steps expire within
 	// three days.
@@ -47,42 +50,43 @@ const (
 	// QuotaExceededFinding means that the use of a quota exceeds its limit in the region of the machines, so some of
 	// them may not start again after a stop.
 	QuotaExceededFinding = "QuotaExceeded"
-	// SlumberGoesOnFinding means that a Slumber keeps the object stopped for longer than the planned stop.
+	// SlumberGoesOnFinding means that a Slumber keeps the object stopped after the end of the planned stop.
 	SlumberGoesOnFinding = "SlumberGoesOn"
 	// EtcdQuorumSmallFinding means that the control plane has one or two nodes, so the loss of one node loses the quorum.
 	EtcdQuorumSmallFinding = "EtcdQuorumSmall"
 	// HealthCheckReplacesMachinesFinding means that MachineHealthChecks are not paused. They replace machines whose
-	// nodes are not ready, which includes all nodes at the beginning of a resume.
+	// nodes are not ready. At the beginning of a resume, no node is ready.
 	HealthCheckReplacesMachinesFinding = "HealthCheckReplacesMachines"
-	// AutoscalerAddsMachinesFinding means that an autoscaler adds machines for Pods that a drain evicts, or that wait
-	// for nodes during the resume.
+	// AutoscalerAddsMachinesFinding means that an autoscaler may add machines for Pods that a drain evicts, or for Pods
+	// that wait for nodes during the resume.
 	AutoscalerAddsMachinesFinding = "AutoscalerAddsMachines"
-	// VolumesNotDetachableFinding means that volumes cannot be detached from nodes.
+	// VolumesNotDetachableFinding means that the detachment of volumes from nodes has failed.
 	VolumesNotDetachableFinding = "VolumesNotDetachable"
 	// VolumesLocalFinding means that volumes are on the local disk of a machine, and are lost with the machine.
 	VolumesLocalFinding = "VolumesLocal"
-	// EvictionForbiddenFinding means that PodDisruptionBudgets allow no eviction. A stop of machines does not honor them.
+	// EvictionForbiddenFinding means that PodDisruptionBudgets allow no eviction. A stop of machines ignores
+	// PodDisruptionBudgets.
 	EvictionForbiddenFinding = "EvictionForbidden"
 	// FinalizersPendingFinding means that namespaces are being deleted and wait for controllers of the cluster.
 	FinalizersPendingFinding = "FinalizersPending"
-	// CronJobsMissStartsFinding means that CronJobs miss more than 100 starts. After that, old versions of Kubernetes do not start them
-	// again, and newer versions report it.
+	// CronJobsMissStartsFinding means that CronJobs would miss more than 100 starts. Old versions of Kubernetes never
+	// start such a CronJob again, and newer versions emit a warning event.
 	CronJobsMissStartsFinding = "CronJobsMissStarts"
 	// BackupDueFinding means that a backup is scheduled during the stop.
 	BackupDueFinding = "BackupDue"
-	// NotHealthyFinding means that the object is already unhealthy. A stop does not change that.
+	// NotHealthyFinding means that the object is already unhealthy before the stop.
 	NotHealthyFinding = "NotHealthy"
-	// DeploymentUnderwayFinding means that a deployment of the app is in progress. A stop ends it.
+	// DeploymentUnderwayFinding means that a deployment of the app is in progress. A stop ends the deployment.
 	DeploymentUnderwayFinding = "DeploymentUnderway"
 	// NotCheckedFinding means that the checks have not run yet, or could not be run.
 	NotCheckedFinding = "NotChecked"
 )
 
-// StopFinding is a problem that may affect a stop, or the start after it.
+// StopFinding is a problem that may affect a stop, or the start after the stop.
 type StopFinding struct {
 	// Code identifies the kind of the problem.
 	Code string `json:"code"`
-	// Objects are the first three affected objects.
+	// Objects are the names of the first three affected objects.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=3

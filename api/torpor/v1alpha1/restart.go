@@ -7,44 +7,51 @@
 // +groupName=torpor.dev
 package v1alpha1
 
-// Annotations of a CFApp that request a new revision while the app remains started. Each value takes effect once, so
-// that a request can be repeated safely.
+// These are annotations of a CFApp with which clients request or cancel a new revision while the app remains started. A
+// request with an unchanged value has no effect, so a request can be repeated safely.
 const (
-	// RestartRequestAnnotation requests a restart when it is set to a value that was not used before.
+	// RestartRequestAnnotation requests a restart when it is set to a new value.
 	RestartRequestAnnotation = "torpor.dev/restart-request"
-	// DeploymentAnnotation requests a deployment when it is set to a new value: the name of the CFDeployment.
+	// DeploymentAnnotation requests a deployment when it is set to a new value. The value is the name of the
+	// CFDeployment.
 	DeploymentAnnotation = "torpor.dev/deployment"
-	// CancelledDeploymentAnnotation cancels the deployment if it equals the value of torpor.dev/deployment.
+	// CancelledDeploymentAnnotation cancels the deployment if it has the same value as torpor.dev/deployment.
 	CancelledDeploymentAnnotation = "torpor.dev/cancelled-deployment"
 )
 
-// Settings of a revision: an immutable Secret with the environment of one process, which the LRPs of the process reference.
+// These identify the settings of a process in a revision: an immutable Secret with the environment, to which the LRP
+// refers.
 const (
-	// SettingsAnnotation holds the name of the settings Secret on an LRP, and the command and health check, as JSON, on that Secret.
+	// SettingsAnnotation is, on an LRP, the name of its settings Secret. On a settings Secret, it is the command and
+	// the health check, as JSON.
 	SettingsAnnotation = "torpor.dev/settings"
 	// SettingsLabel marks a settings Secret.
 	SettingsLabel = "torpor.dev/settings"
 )
 
-// Labels and annotations of a Pod that has left its Services and ends soon.
+// These are a label and an annotation of a Pod that its Services no longer select, and that terminates soon.
 const (
-	// LeftServicesLabel replaces the label of the process type, by which Services select Pods, and has the same
-	// value.
+	// LeftServicesLabel has the value of the label with the process type, which Torpor removes so that Services no
+	// longer select the Pod.
 	LeftServicesLabel = "torpor.dev/left-services"
-	// LeftServicesAtAnnotation is the time at which the Pod left its Services (RFC 3339).
+	// LeftServicesAtAnnotation is the time at which Torpor replaced the label (RFC 3339).
 	LeftServicesAtAnnotation = "torpor.dev/left-services-at"
 )
 
-// AppNameLabel holds, on the objects that run an app, its name, with dashes for characters that a label cannot have. It
-// is informational: the name of an app may change, and its objects keep the former name until the next revision.
+// AppNameLabel is the name of the app, on the objects that run it, with dashes instead of characters that a label
+// cannot contain. The label is informational: if the name of an app changes, its objects keep the former name until the
+// next revision.
 const AppNameLabel = "torpor.dev/app-name"
 
-// AddressesAnnotation holds, on an LRP, the addresses that its instances receive in their environment, separated by commas.
+// AddressesAnnotation holds the addresses of the app's routes, separated by commas, on an LRP. Its instances get these
+// addresses in their environment.
 const AddressesAnnotation = "torpor.dev/addresses"
 
-// Annotations of a CFApp that admission sets together with the revision. Admission rejects changes by others.
+// These are the annotations of a CFApp that admission sets together with the revision. Admission rejects values of
+// other clients.
 const (
-	// DropletAnnotation is the droplet of the current revision. A change to the app's current droplet does not change it.
+	// DropletAnnotation is the droplet of the current revision. A change to spec.currentDropletRef does not change the
+	// annotation.
 	DropletAnnotation = "torpor.dev/droplet"
 	// RevisedByAnnotation is the user who began the current revision.
 	RevisedByAnnotation = "torpor.dev/revised-by"
@@ -55,29 +62,30 @@ const (
 	// StartedByAnnotation is the user who started the app in the current revision. It is absent if the revision began
 	// while the app was started.
 	StartedByAnnotation = "torpor.dev/started-by"
-	// StartedAtAnnotation is the time of that start (RFC 3339).
+	// StartedAtAnnotation is the time at which this user started the app (RFC 3339).
 	StartedAtAnnotation = "torpor.dev/started-at"
-	// EndedRevisionsAnnotation holds, as JSON, at most 20 revisions that ended before they were recorded in
+	// EndedRevisionsAnnotation holds, as JSON, at most 20 revisions that ended before the controller recorded them in
 	// status.restarts, oldest first.
 	EndedRevisionsAnnotation = "torpor.dev/ended-revisions"
 )
 
-// CFRoleAnnotation holds, on a RoleBinding, the Cloud Foundry role that it was created for. Several Cloud Foundry roles
-// map to one Kubernetes role.
+// CFRoleAnnotation is the Cloud Foundry role for which a RoleBinding was created. Several Cloud Foundry roles map to
+// one Kubernetes role.
 const CFRoleAnnotation = "torpor.dev/cf-role"
 
-// StatusAnnotationPrefix is the prefix of annotations in which controllers keep parts of the status, as JSON, where another project's
-// schema of the kind drops the status field.
+// StatusAnnotationPrefix is the prefix of annotations in which controllers store fields of the status as JSON, if the
+// CustomResourceDefinition of another project drops these fields.
 const StatusAnnotationPrefix = "status.torpor.dev/"
 
 // StatusFullyStoredCondition is False while the served CustomResourceDefinition drops a field of the status. It is absent while every field
 // is stored.
 const StatusFullyStoredCondition = "StatusFullyStored"
 
-// SchemaLacksFieldReason means that the served CustomResourceDefinition belongs to another project and drops the fields that the message
-// names.
+// SchemaLacksFieldReason means that the served CustomResourceDefinition belongs to another project, and drops the
+// fields that the message lists.
 const SchemaLacksFieldReason = "SchemaLacksField"
 
-// TooLargeToRememberReason means that the served CustomResourceDefinition drops fields that are also too large for an annotation.
-// Operations that depend on them, such as the hibernation of a cluster with many nodes, are not started.
+// TooLargeToRememberReason means that the served CustomResourceDefinition drops fields that are also too large for an
+// annotation. Torpor does not start operations that depend on these fields, such as the hibernation of a cluster with
+// many nodes.
 const TooLargeToRememberReason = "TooLargeToRemember"

@@ -6,51 +6,51 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// SavingsAnnotation holds the Savings of an object whose kind has no status field for Torpor, as JSON. It is written together with the
-// fields that a stop or a start changes.
+// SavingsAnnotation holds the Savings of an object as JSON, if the kind has no status field for Torpor. It is written
+// together with the fields that a stop or a start changes.
 const SavingsAnnotation = "torpor.dev/savings"
 
-// Savings holds the resources that the stops of an object have saved. The sums include ended stops only; for a stop
-// in effect, the time since Since must be added.
+// Savings holds the resources that the stops of an object have saved. The sums include only ended stops. To include a
+// stop in effect, multiply Machines, CPUMillis and MemoryKiB by the seconds since Since, and add the products.
 type Savings struct {
-	// Since is the time from which the current stop saves resources. Unset while the object saves none.
+	// Since is the time from which the current stop saves resources. Unset while no stop saves resources.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
-	// Machines is the number of nodes whose machines the stop keeps off.
+	// Machines is the number of nodes whose machines the current stop keeps off.
 	// +optional
 	Machines int64 `json:"machines,omitempty"`
-	// CPUMillis is the CPU request of the Pods that the stop has ended, in thousandths of a core.
+	// CPUMillis is the CPU request of the Pods that the current stop has ended, in thousandths of a core.
 	// +optional
 	CPUMillis int64 `json:"cpuMillis,omitempty"`
-	// MemoryKiB is the memory request of the Pods that the stop has ended, in KiB.
+	// MemoryKiB is the memory request of the Pods that the current stop has ended, in KiB.
 	// +optional
 	MemoryKiB int64 `json:"memoryKiB,omitempty"`
-	// MachineSeconds is the sum of machines times seconds.
+	// MachineSeconds is the sum, over the ended stops, of machines multiplied by seconds.
 	// +optional
 	MachineSeconds int64 `json:"machineSeconds,omitempty"`
-	// CPUMilliSeconds is the sum of thousandths of a core times seconds.
+	// CPUMilliSeconds is the sum, over the ended stops, of thousandths of a core multiplied by seconds.
 	// +optional
 	CPUMilliSeconds int64 `json:"cpuMilliSeconds,omitempty"`
-	// MemoryKiBSeconds is the sum of KiB times seconds.
+	// MemoryKiBSeconds is the sum, over the ended stops, of KiB multiplied by seconds.
 	// +optional
 	MemoryKiBSeconds int64 `json:"memoryKiBSeconds,omitempty"`
-	// Weeks holds what was saved in each of the last weeks, the newest first.
+	// Weeks holds the savings in the current week and the four weeks before it, newest first.
 	// +optional
 	// +kubebuilder:validation:MaxItems=5
 	Weeks []WeekSavings `json:"weeks,omitempty"`
 }
 
-// WeekSavings is what the ended stops of an object have saved in one week.
+// WeekSavings holds the resources that the ended stops of an object have saved in one week.
 type WeekSavings struct {
-	// Begin is Monday, 00:00 UTC.
+	// Begin is the start of the week: Monday, 00:00 UTC.
 	Begin metav1.Time `json:"begin"`
-	// MachineSeconds is the part of the sum of machines times seconds that lies in this week.
+	// MachineSeconds is the part of the Savings' machineSeconds that falls into this week.
 	// +optional
 	MachineSeconds int64 `json:"machineSeconds,omitempty"`
-	// CPUMilliSeconds is the part of the sum of thousandths of a core times seconds that lies in this week.
+	// CPUMilliSeconds is the part of the Savings' cpuMilliSeconds that falls into this week.
 	// +optional
 	CPUMilliSeconds int64 `json:"cpuMilliSeconds,omitempty"`
-	// MemoryKiBSeconds is the part of the sum of KiB times seconds that lies in this week.
+	// MemoryKiBSeconds is the part of the Savings' memoryKiBSeconds that falls into this week.
 	// +optional
 	MemoryKiBSeconds int64 `json:"memoryKiBSeconds,omitempty"`
 }

@@ -17,8 +17,8 @@ const SlumberFinalizer = "torpor.dev/slumber"
 // ExcludeLabel excludes an object from all ClusterSlumbers, if it is "true" on the object or its namespace.
 const ExcludeLabel = "torpor.dev/exclude-from-clusterslumbers"
 
-// ClusterSlumberPrefix precedes the name of a ClusterSlumber in the records of its stops. No Slumber has a name with an underscore, so that
-// both kinds share the annotations and the status fields.
+// ClusterSlumberPrefix precedes the name of a ClusterSlumber in the records of its stops. The name of a Slumber cannot
+// contain an underscore, so the annotations and status fields can hold the stops of both kinds.
 const ClusterSlumberPrefix = "cluster_"
 
 // SlumberKind is the kind of a Slumber.
@@ -27,9 +27,8 @@ func SlumberKind() schema.GroupVersionKind { return GroupVersion().WithKind("Slu
 // ClusterSlumberKind is the kind of a ClusterSlumber.
 func ClusterSlumberKind() schema.GroupVersionKind { return GroupVersion().WithKind("ClusterSlumber") }
 
-// Slumber stops objects of its namespace on a schedule, and starts them again. It does not change the power switch in
-// an object's spec: a scheduled stop is an additional reason to be stopped, and an object that a user has stopped
-// remains stopped when the schedule ends.
+// Slumber stops objects of its namespace on a schedule, and starts them again. It does not set the switch of an object,
+// such as spec.powerState. An object that a user has stopped therefore remains stopped when the scheduled stop ends.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -77,18 +76,18 @@ type SlumberSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
 	Windows []SlumberWindow `json:"windows,omitempty"`
-	// Holidays are days on which the objects are stopped from midnight to midnight.
+	// Holidays are days on which the objects are stopped, from midnight to midnight in the time zone.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	Holidays []Holiday `json:"holidays,omitempty"`
-	// Waves are groups of objects. They are stopped in order and started in reverse order.
+	// Waves are groups of objects. The waves are stopped in the order of this list, and started in the reverse order.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=10
 	Waves []SlumberWave `json:"waves"`
-	// WaveTimeout limits how long the next wave waits for a wave to stop or start. When it expires, the next wave proceeds.
+	// WaveTimeout limits how long a wave may take to stop or to start. When it expires, the next wave proceeds anyway.
 	// +optional
 	// +kubebuilder:default="30m"
 	// +kubebuilder:validation:XValidation:rule=`duration(self) > duration('0s') && duration(self) <= duration('24h')`,message=`expected a duration above 0s and at most 24h; found another one; choose one such as 30m`
@@ -99,8 +98,9 @@ type SlumberSpec struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`duration(self) >= duration('0s') && duration(self) <= duration('4h')`,message=`expected a duration from 0s to 4h; found another; choose one such as 15m`
 	SpreadOver *metav1.Duration `json:"spreadOver,omitempty"`
-	// StartingDeadlineSeconds limits how late a stop may begin after the start of its window, for example because the manager was down. A
-	// window that is missed is skipped: the objects keep running until the next window. Unset means no limit.
+	// StartingDeadlineSeconds limits how late the manager may notice a window after its start, for example because the
+	// manager was down. A window that is noticed later is skipped: the objects keep running until the next window.
+	// Unset means no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=60
 	// +kubebuilder:validation:Maximum=31536000
@@ -114,9 +114,8 @@ type SlumberSpec struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// ClusterSlumber stops objects in many namespaces on a schedule, and starts them again. It has the schedule and the
-// waves of a Slumber. An object that a Slumber of its own namespace selects belongs to that Slumber, and no
-// ClusterSlumber stops it.
+// ClusterSlumber stops objects in many namespaces on a schedule, and starts them again. Its schedule and waves are
+// defined as in a Slumber. If a Slumber in the namespace of an object selects the object, no ClusterSlumber stops it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -157,9 +156,9 @@ type ClusterSlumberSpec struct {
 	NamespaceSelector metav1.LabelSelector `json:"namespaceSelector"`
 }
 
-// SlumberWindow is a recurring interval. It begins at each time that matches Sleep, and ends at the next time that matches Wake. A local
-// time that a change to daylight saving time skips takes effect when the clocks go forward. A local time that occurs twice takes effect
-// once, at its first occurrence.
+// SlumberWindow is a recurring interval. It begins at each time that matches Sleep, and ends at the next time that
+// matches Wake of the same window. If a clock change skips a local time, the time takes effect when the clocks go
+// forward. If a local time occurs twice, only its first occurrence takes effect.
 //
 // +kubebuilder:validation:XValidation:rule=`self.sleep.trim().lowerAscii() != self.wake.trim().lowerAscii()`,message=`expected different times for sleep and wake, because a window between equal times is empty; found the same time; correct one of them`
 type SlumberWindow struct {
@@ -172,7 +171,7 @@ type SlumberWindow struct {
 	// +kubebuilder:validation:XValidation:rule=`self.trim().lastIndexOf(' ') < 0 || self.substring(0, self.trim().lastIndexOf(' ')).findAll('[0-9]+-[0-9]+').all(r, int(r.split('-')[0]) <= int(r.split('-')[1]))`,message=`expected ranges of minutes, hours, days of the month and months that do not end before they begin; found one that does; split it into two ranges, separated by a comma`
 	// +kubebuilder:validation:XValidation:rule=`!self.lowerAscii().matches('^ *[^ ]+ +[^ ]+ +((30|31) +(0*2|feb)|31 +(0*[469]|11|apr|jun|sep|nov)) +[*?] *$')`,message=`expected a day of the calendar; found one that exists in no year; correct the day of month or the month`
 	Sleep string `json:"sleep"`
-	// Wake is the end of the window, in the same form.
+	// Wake is the end of the window, as a cron expression like Sleep.
 	// +kubebuilder:validation:MinLength=9
 	// +kubebuilder:validation:MaxLength=100
 	// +kubebuilder:validation:XValidation:rule=`self.lowerAscii().matches('^ *([*?]|0*[1-5]?[0-9](-0*[1-5]?[0-9])?)(/0*[1-9][0-9]*)?(,([*?]|0*[1-5]?[0-9](-0*[1-5]?[0-9])?)(/0*[1-9][0-9]*)?)* +([*?]|0*(1?[0-9]|2[0-3])(-0*(1?[0-9]|2[0-3]))?)(/0*[1-9][0-9]*)?(,([*?]|0*(1?[0-9]|2[0-3])(-0*(1?[0-9]|2[0-3]))?)(/0*[1-9][0-9]*)?)* +([*?]|0*([1-9]|[12][0-9]|3[01])(-0*([1-9]|[12][0-9]|3[01]))?)(/0*[1-9][0-9]*)?(,([*?]|0*([1-9]|[12][0-9]|3[01])(-0*([1-9]|[12][0-9]|3[01]))?)(/0*[1-9][0-9]*)?)* +([*?]|(0*([1-9]|1[0-2])|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)(-(0*([1-9]|1[0-2])|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))?)(/0*[1-9][0-9]*)?(,([*?]|(0*([1-9]|1[0-2])|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)(-(0*([1-9]|1[0-2])|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))?)(/0*[1-9][0-9]*)?)* +([*?]|(0*[0-7]|sun|mon|tue|wed|thu|fri|sat)(-(0*[0-7]|sun|mon|tue|wed|thu|fri|sat))?)(/0*[1-9][0-9]*)?(,([*?]|(0*[0-7]|sun|mon|tue|wed|thu|fri|sat)(-(0*[0-7]|sun|mon|tue|wed|thu|fri|sat))?)(/0*[1-9][0-9]*)?)* *$')`,message=`expected five fields of cron with values in their ranges: minute 0-59, hour 0-23, day of month 1-31, month 1-12 and day of week 0-7; found something else; write an expression such as 0 20 * * 1-5`
@@ -237,16 +236,16 @@ type SlumberTarget struct {
 type SlumberState string
 
 const (
-	// SlumberAwake means that the Slumber stops no object.
+	// SlumberAwake means that the Slumber stops no object at present.
 	SlumberAwake SlumberState = "Awake"
-	// SlumberFallingAsleep means that the Slumber waits for objects to stop.
+	// SlumberFallingAsleep means that the objects should be stopped, and not all waves are stopped yet.
 	SlumberFallingAsleep SlumberState = "FallingAsleep"
-	// SlumberAsleep means that all selected objects are stopped, except those that a user skips or has started.
+	// SlumberAsleep means that all selected objects are stopped, except objects that a user skips or has resumed.
 	SlumberAsleep SlumberState = "Asleep"
-	// SlumberWakingUp means that the Slumber waits for objects to start.
+	// SlumberWakingUp means that the objects should run again, and not all waves are started yet.
 	SlumberWakingUp SlumberState = "WakingUp"
 	// SlumberInvalid means that the schedule or a selector is invalid. Stopped objects remain stopped until their stops
-	// expire, and no other object is stopped. The condition Stalled reports the reason.
+	// expire, and no other object is stopped. The condition Stalled contains the error.
 	SlumberInvalid SlumberState = "Invalid"
 )
 
@@ -258,13 +257,13 @@ type SlumberStatus struct {
 	// State is Awake, FallingAsleep, Asleep, WakingUp or Invalid.
 	// +optional
 	State SlumberState `json:"state,omitempty"`
-	// Since is the time of the last change of State.
+	// Since is the time at which State last changed.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
 	// WindowStart is the start of the window that the controller evaluated last.
 	// +optional
 	WindowStart *metav1.Time `json:"windowStart,omitempty"`
-	// IsWindowMissed is true if that window is skipped because of spec.startingDeadlineSeconds.
+	// IsWindowMissed is true if this window is skipped because of spec.startingDeadlineSeconds.
 	// +optional
 	IsWindowMissed bool `json:"isWindowMissed,omitempty"`
 	// Members is the number of selected objects.
@@ -297,23 +296,26 @@ type SlumberWaveStatus struct {
 	Name string `json:"name"`
 	// ShouldSleep is true while the objects of the wave should be stopped.
 	ShouldSleep bool `json:"shouldSleep"`
-	// Since is the time of the last change of ShouldSleep.
+	// Since is the time at which ShouldSleep last changed.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
-	// WaitsSince is the time from which spec.waveTimeout counts, if it is later than Since: the manager was down when the window began.
+	// WaitsSince is the time from which spec.waveTimeout counts, instead of Since, if the manager was down when the
+	// window began.
 	// +optional
 	WaitsSince *metav1.Time `json:"waitsSince,omitempty"`
 	// Members is the number of objects in the wave.
 	Members int32 `json:"members"`
 	// Asleep is the number of objects in the wave that are stopped.
 	Asleep int32 `json:"asleep"`
-	// Skipped is the number of objects that are exempt in this window, by torpor.dev/skip-until or because a user resumed them.
+	// Skipped is the number of objects that the wave does not stop in this window, because of torpor.dev/skip-until, or
+	// because a user has resumed them.
 	// +optional
 	Skipped int32 `json:"skipped,omitempty"`
 	// WaitsFor lists some of the objects that have not reached the desired state.
 	// +optional
 	WaitsFor string `json:"waitsFor,omitempty"`
-	// IsSettled is true once every object has reached the desired state. Later changes to its objects do not delay other waves.
+	// IsSettled is true once every object of the wave has reached the desired state. Later changes to the objects do
+	// not delay other waves.
 	// +optional
 	IsSettled bool `json:"isSettled,omitempty"`
 	// IsTimedOut is true if spec.waveTimeout has expired, and the next wave proceeds without this one.
@@ -321,7 +323,7 @@ type SlumberWaveStatus struct {
 	IsTimedOut bool `json:"isTimedOut,omitempty"`
 }
 
-// SlumberTransition is a scheduled change in the state of a Slumber.
+// SlumberTransition is a scheduled change of a Slumber to Asleep or Awake.
 type SlumberTransition struct {
 	// At is the time of the change.
 	At metav1.Time `json:"at"`
@@ -329,26 +331,27 @@ type SlumberTransition struct {
 	To SlumberState `json:"to"`
 }
 
-// Condition types and reasons of a Slumber.
+// These are the condition types and reasons of a Slumber.
 const (
-	// SlumberReadyCondition is True while every object is in its desired state.
+	// SlumberReadyCondition is True while every selected object is in its desired state.
 	SlumberReadyCondition = "Ready"
-	// SlumberStalledCondition is True while the Slumber cannot proceed without a user's action.
+	// SlumberStalledCondition is True while a problem delays or prevents stops or starts, and a user must act.
 	SlumberStalledCondition = "Stalled"
 
-	// SlumberAsWishedReason means that every object is in its desired state.
+	// SlumberAsWishedReason means that every selected object is in its desired state.
 	SlumberAsWishedReason = "AsWished"
 	// SlumberInTransitionReason means that objects are being stopped or started.
 	SlumberInTransitionReason = "InTransition"
-	// SlumberInvalidReason means that the schedule is invalid. Stopped objects remain stopped, and no other object is
-	// stopped.
+	// SlumberInvalidReason means that the schedule or a selector is invalid. Stopped objects remain stopped until their
+	// stops expire, and no other object is stopped.
 	SlumberInvalidReason = "InvalidSchedule"
 	// SlumberWaveTimedOutReason means that a wave did not reach its desired state within spec.waveTimeout.
 	SlumberWaveTimedOutReason = "WaveTimedOut"
-	// SlumberKindMissingReason means that objects of a kind cannot be stopped: the API server does not serve the kind, Torpor has no
-	// permission to write it, or it has no StopAdapter.
+	// SlumberKindMissingReason means that objects of a kind cannot be stopped: the API server does not serve the kind,
+	// Torpor lacks permissions for the kind, or the kind has no StopAdapter.
 	SlumberKindMissingReason = "KindNotStoppable"
-	// SlumberKindUnreadableReason means that the API server does not list the objects of a kind. These objects keep their state.
+	// SlumberKindUnreadableReason means that the API server does not list the objects of a kind. The Slumber does not
+	// change these objects.
 	SlumberKindUnreadableReason = "KindUnreadable"
 	// SlumberWriteFailedReason means that the status or the annotation of an object could not be written.
 	SlumberWriteFailedReason = "WriteFailed"
@@ -365,8 +368,8 @@ type ScheduledStop struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=3
 	Stops []StopRecord `json:"stops,omitempty"`
-	// ExpiresAt is the time at which the newest stop ends even if the Slumber does not end it, so that the object
-	// starts even if the Slumber controller no longer runs. Unset means that the stop does not expire.
+	// ExpiresAt is the time at which the newest stop ends even if the Slumber does not end it. The object then starts
+	// even if no controller of Slumbers runs. Unset means that the stop does not expire.
 	// +optional
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
 }

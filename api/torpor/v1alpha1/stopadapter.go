@@ -7,27 +7,30 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// StopAdapterRoleLabel aggregates a ClusterRole on which it is "true" into the manager's role. Such roles grant access
-// to the kinds of StopAdapters.
+// StopAdapterRoleLabel, if it is "true" on a ClusterRole, adds the permissions of the ClusterRole to the manager. Such
+// ClusterRoles grant access to the kinds of StopAdapters.
 const StopAdapterRoleLabel = "torpor.dev/aggregate-to-stopadapters"
 
 const (
-	// SwitchViewerRoleLabel aggregates a ClusterRole on which it is "true" into torpor-switch-viewer and
+	// SwitchViewerRoleLabel, if it is "true" on a ClusterRole, aggregates the ClusterRole into torpor-switch-viewer and
 	// torpor-switch-operator.
 	SwitchViewerRoleLabel = "torpor.dev/aggregate-to-switch-viewer"
-	// SwitchOperatorRoleLabel aggregates a ClusterRole on which it is "true" into torpor-switch-operator.
+	// SwitchOperatorRoleLabel, if it is "true" on a ClusterRole, aggregates the ClusterRole into
+	// torpor-switch-operator.
 	SwitchOperatorRoleLabel = "torpor.dev/aggregate-to-switch-operator"
 )
 
-// StopAdapterFinalizer delays the deletion of a StopAdapter until every object that it stopped is restored.
+// StopAdapterFinalizer delays the deletion of a StopAdapter until the objects that Slumbers have stopped are restored,
+// for at most five minutes.
 const StopAdapterFinalizer = "torpor.dev/stopadapter"
 
 // StopAdapterKind is the kind of a StopAdapter.
 func StopAdapterKind() schema.GroupVersionKind { return GroupVersion().WithKind("StopAdapter") }
 
-// StopAdapter describes how to stop and start objects of a third-party kind by setting fields of the object. The previous values are kept
-// in an annotation of the object, and restored by a start. Torpor needs permission to get, list, watch and patch the kind: a ClusterRole
-// with the label torpor.dev/aggregate-to-stopadapters grants it.
+// StopAdapter describes how to stop and start objects of a third-party kind by setting fields of these objects. A stop
+// stores the previous values in an annotation of the object, and a start restores them. Torpor needs permission to get,
+// list, watch and patch the kind: a ClusterRole with the label torpor.dev/aggregate-to-stopadapters grants this
+// permission.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -67,7 +70,7 @@ type StopAdapterSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=10
 	Stop []StopOperation `json:"stop"`
-	// State holds CEL expressions that recognize the state of an object. The variable object is the whole object.
+	// State holds CEL expressions that determine the state of an object. The variable object contains the whole object.
 	// +optional
 	State StopAdapterState `json:"state,omitzero"`
 }
@@ -94,15 +97,15 @@ type StopAdapterTarget struct {
 
 // StopAdapterState holds CEL expressions that evaluate to true or false. An unset expression counts as true.
 type StopAdapterState struct {
-	// Asleep is true once no part of a stopped object runs any more.
+	// Asleep is evaluated for stopped objects. It must be true once no part of the object runs any more.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Asleep string `json:"asleep,omitempty"`
-	// Awake is true once an object that is not stopped is running again.
+	// Awake is evaluated for objects that are not stopped. It must be true once the object runs.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Awake string `json:"awake,omitempty"`
-	// Stoppable is false for an object that Slumbers and the stop of a namespace leave out.
+	// Stoppable is false for an object that Slumbers and stops of its namespace must not stop.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Stoppable string `json:"stoppable,omitempty"`
@@ -122,7 +125,7 @@ type StopAdapterStatus struct {
 
 // These are the condition type and reasons of a StopAdapter.
 const (
-	// StopAdapterReadyCondition is True while Torpor stops and starts objects according to this StopAdapter.
+	// StopAdapterReadyCondition is True while Torpor can stop and start objects according to this StopAdapter.
 	StopAdapterReadyCondition = "Ready"
 	// StopAdapterRunningReason means that the controller of the kind runs.
 	StopAdapterRunningReason = "AdapterRuns"
@@ -130,10 +133,11 @@ const (
 	StopAdapterStartingReason = "AdapterStarts"
 	// StopAdapterDormantReason means that the API server does not serve the kind.
 	StopAdapterDormantReason = "KindNotServed"
-	// StopAdapterForbiddenReason means that Torpor has no permission for the kind.
+	// StopAdapterForbiddenReason means that Torpor lacks a permission for the kind.
 	StopAdapterForbiddenReason = "KindForbidden"
 	// StopAdapterInvalidReason means that the spec is invalid.
 	StopAdapterInvalidReason = "InvalidAdapter"
-	// StopAdapterFailedReason means that the kind cannot be watched.
+	// StopAdapterFailedReason means that the controller of the kind failed, or that stopped objects of a deleted
+	// StopAdapter could not be restored.
 	StopAdapterFailedReason = "AdapterFailed"
 )

@@ -7,18 +7,20 @@ import (
 	"errors"
 )
 
-// Annotations of objects whose kind has no status field for Torpor: Deployments, StatefulSets, CronJobs, and the kinds of StopAdapters.
+// These are the annotations of objects whose kind has no status field for Torpor: Deployments, StatefulSets, CronJobs,
+// and the kinds of StopAdapters.
 const (
 	// StoppedAnnotation stops the object while it is "true". torpor.dev/reason and torpor.dev/until hold the reason and the end.
 	StoppedAnnotation = "torpor.dev/stopped"
 	// StopsAnnotation holds the last stops requested by torpor.dev/stopped, as JSON, newest first.
 	StopsAnnotation = "torpor.dev/stops"
 	// RestoreAnnotation holds the fields that a stop has changed, as JSON: the previous values, which a start restores,
-	// and the new values, from which later changes by a user are recognized. It is present while Torpor keeps the
-	// object stopped.
+	// and the new values, with which Torpor detects later changes by other clients. It is present while Torpor keeps
+	// the object stopped.
 	RestoreAnnotation = "torpor.dev/restore"
-	// ResumedAnnotation records that a user changed a field that a stop had set. It holds the time, a space and the
-	// field manager. Stops from before that time are not in effect.
+	// ResumedAnnotation records that another client changed a field that a stop had set. It holds the time, a space,
+	// and the client in the form "unknown (field manager NAME)". Stops that began before this time are no longer in
+	// effect.
 	ResumedAnnotation = "torpor.dev/resumed"
 	// StopRefusedAnnotation explains why the object is not stopped although a stop is requested.
 	StopRefusedAnnotation = "torpor.dev/stop-refused"
@@ -32,7 +34,7 @@ const (
 // +kubebuilder:validation:Enum=add;replace;remove
 type StopOperationType string
 
-// Operations of a JSON patch (RFC 6902). An add creates missing parent maps.
+// These are operations of a JSON patch (RFC 6902). In addition, AddOperation creates missing parent maps.
 const (
 	AddOperation     StopOperationType = "add"
 	ReplaceOperation StopOperationType = "replace"
@@ -48,7 +50,7 @@ type StopOperation struct {
 	// +kubebuilder:validation:Pattern=`^/(spec(/[^/]+)+|metadata/(annotations|labels)/[^/]+)$`
 	// +kubebuilder:validation:MaxLength=300
 	Path string `json:"path"`
-	// Value is the value that the field is set to.
+	// Value is the new value of the field. It is not used by remove.
 	// +optional
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:pruning:PreserveUnknownFields
