@@ -92,7 +92,7 @@ type LRPSpec struct {
 	// +optional
 	// +listType=atomic
 	Command []string `json:"command,omitempty"`
-	// Sidecars is a field of eirini-controller. Torpor preserves it, and does not run sidecars.
+	// Sidecars is a field of eirini-controller, which Torpor preserves and does not use.
 	// +optional
 	// +listType=atomic
 	Sidecars []Sidecar `json:"sidecars,omitempty"`
@@ -136,11 +136,11 @@ type LRPSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=255
 	CPUWeight uint8 `json:"cpuWeight,omitempty"`
-	// VolumeMounts is a field of eirini-controller. Torpor preserves it, and mounts no volumes.
+	// VolumeMounts is a field of eirini-controller, which Torpor preserves and does not use.
 	// +optional
 	// +listType=atomic
 	VolumeMounts []VolumeMount `json:"volumeMounts,omitempty"`
-	// UserDefinedAnnotations are annotations that are added to the Pods.
+	// UserDefinedAnnotations are annotations of the Pods.
 	// +optional
 	UserDefinedAnnotations map[string]string `json:"userDefinedAnnotations,omitempty"`
 }
@@ -184,7 +184,7 @@ type Healthcheck struct {
 	// +optional
 	// +kubebuilder:validation:Enum=http;port;process;""
 	Type string `json:"type,omitempty"`
-	// Port is the port that health checks of the types http and port connect to. 0 disables these checks.
+	// Port is the port for health checks of the types http and port. 0 disables these checks.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=65535

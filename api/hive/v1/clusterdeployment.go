@@ -81,9 +81,9 @@ type ClusterDeploymentSpec struct {
 	// PowerState is Running or Hibernating. Empty means Running.
 	// +optional
 	PowerState PowerState `json:"powerState,omitempty"`
-	// HibernateAfter is a duration such as 8h. Torpor hibernates the cluster when it has run for this time since the
-	// latest of its creation, installation, claim and resume. Torpor does not change PowerState. HibernateAfter does
-	// not apply to an unclaimed cluster of a pool.
+	// HibernateAfter is a duration such as 8h. Torpor hibernates the cluster when it has run for this time since its
+	// installation, claim or last resume, without a change to PowerState. HibernateAfter does not apply to an unclaimed
+	// cluster of a pool.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
@@ -166,8 +166,7 @@ type ClusterDeploymentStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// PowerState is the reason of the condition Hibernating, such as Running, Resuming or Stopping. It is Unknown while
-	// the status of this condition is Unknown.
+	// PowerState is the reason of the condition Hibernating, such as Running, or Unknown.
 	// +optional
 	PowerState string `json:"powerState,omitempty"`
 	// InstalledTimestamp is the time at which the installation ended.

@@ -11,19 +11,18 @@ import (
 // These are the condition types of a ClusterDeployment that Torpor owns.
 const (
 	// ClusterHibernatingCondition is True from the beginning of a hibernation to the end of the resume. It is False
-	// while the cluster runs, including when a requested hibernation is unsupported, refused or delayed.
+	// while the cluster runs, or if a requested hibernation is unsupported or refused.
 	ClusterHibernatingCondition = "Hibernating"
-	// ClusterReadyCondition is True while the cluster runs and its API server answers. After a resume, it becomes True
-	// once the nodes are ready, or after ten minutes without the missing nodes.
+	// ClusterReadyCondition is True while the cluster runs and its API server answers. A resume ends once the nodes are
+	// ready, or after ten minutes without the missing nodes.
 	ClusterReadyCondition = "Ready"
 	// ClusterUnreachableCondition is True while controllers must not connect to the cluster.
 	ClusterUnreachableCondition = "Unreachable"
-	// ClusterDegradedCondition is True while the cluster runs, but some of its machines, nodes or ClusterOperators are
-	// missing or not ready, or machine groups are not confirmed. It is absent until the cluster is degraded for the
-	// first time.
+	// ClusterDegradedCondition is True while the cluster runs without some of its machines, nodes or ClusterOperators,
+	// or with unconfirmed machine groups. It is absent until the cluster is degraded for the first time.
 	ClusterDegradedCondition = "Degraded"
-	// ClusterStalledCondition is True while a hibernation or a resume is unfinished after 15 minutes, or while a stop
-	// of machines is permanently refused. It is absent until the cluster stalls for the first time.
+	// ClusterStalledCondition is True while a hibernation or a resume is unfinished after 15 minutes, or permanently
+	// refused. It is absent until that happens for the first time.
 	ClusterStalledCondition = "Stalled"
 	// ClusterHibernationPossibleCondition is False while a problem is known that makes a hibernation, or the resume
 	// after it, fail. The condition blocks a hibernation only if the annotation torpor.dev/require or the manager's
@@ -48,9 +47,9 @@ const (
 	// UnsupportedHibernationReason means that a hibernation is requested, but the version, the platform, a machine
 	// group or an annotation does not allow it.
 	UnsupportedHibernationReason = "Unsupported"
-	// RefusedHibernationReason means that a requested hibernation is refused, and no machine is stopped. The annotation
-	// torpor.dev/require or the manager's flag --require-hibernation-possible requires the condition
-	// HibernationPossible, which is False or waits for the first check.
+	// RefusedHibernationReason means that a hibernation is refused, because the annotation torpor.dev/require or the
+	// manager's flag --require-hibernation-possible requires HibernationPossible, which is not True. No machine is
+	// stopped.
 	RefusedHibernationReason = "HibernationRefused"
 )
 
@@ -73,8 +72,8 @@ const (
 	PausedReason = "PowerStatePaused"
 	// NotInstalledReason means that the cluster is not installed yet.
 	NotInstalledReason = "NotInstalled"
-	// InvalidSpecReason means that the spec lacks a field, contains an invalid value, or has the machines of another
-	// ClusterDeployment.
+	// InvalidSpecReason means that a field of the spec is missing or invalid, or that another ClusterDeployment has the
+	// same machines.
 	InvalidSpecReason = "InvalidSpec"
 	// NoMachinesFoundReason means that the cloud lists no machine of the cluster.
 	NoMachinesFoundReason = "NoMachinesFound"
@@ -105,8 +104,7 @@ const (
 	// TerminatingSpotMachinesReason means that every other machine is stopped, and spot machines are being terminated.
 	// The cluster creates new machines during the resume.
 	TerminatingSpotMachinesReason = "TerminatingSpotMachines"
-	// FailedToStopReason means that the cloud rejected the stop of a machine, or that a machine group could not be
-	// suspended or paused.
+	// FailedToStopReason means that a stop of machines, or the pause of a machine group, was rejected.
 	FailedToStopReason = "FailedToStop"
 	// StartingMachinesReason means that start orders are being sent to the cloud.
 	StartingMachinesReason = "StartingMachines"
@@ -142,8 +140,8 @@ const (
 
 // These are the reasons of the Degraded condition. While the condition Stalled is True, its reason is that of Ready.
 const (
-	// MachinesMissingReason means that the cluster runs without the machines that the message lists, or that the listed
-	// machine groups are not restored yet.
+	// MachinesMissingReason means that the message lists machines that do not run, or machine groups that are not
+	// restored.
 	MachinesMissingReason = "MachinesMissing"
 	// MachineGroupsUnconfirmedReason means that the cluster runs, but machine groups may still be suspended, paused or
 	// scaled to zero. Their settings before the hibernation are not recorded, so a user must restore them.
@@ -170,8 +168,8 @@ const (
 	// AwaitAllMachinesAnnotation makes a resume wait for every machine if it parses as true. Without the annotation, a
 	// resume continues without machines that do not start.
 	AwaitAllMachinesAnnotation = "torpor.dev/await-all-machines"
-	// StopOrderAnnotation defines the order in which the machines of the cluster are stopped. Without the annotation,
-	// all machines are stopped at the same time, and started at the same time.
+	// StopOrderAnnotation defines the order in which the machines of the cluster are stopped. Without it, all machines
+	// are stopped together, and started together.
 	StopOrderAnnotation = "torpor.dev/stop-order"
 	// DrainBudgetAnnotation limits how long the workers are drained before machines are stopped: a duration such as
 	// 10m, at most 1h. Without the annotation, workers are not drained.
@@ -219,8 +217,8 @@ const (
 	// MachineGroupsSuspend suspends the groups of the cloud, and pauses Clusters and MachineHealthChecks, while the
 	// machines are stopped. No machine is terminated.
 	MachineGroupsSuspend = "suspend"
-	// MachineGroupsScaleToZero sets the size of the cloud's groups to zero. The cloud terminates their machines and
-	// deletes the machines' disks. The resume restores the former size.
+	// MachineGroupsScaleToZero sets the size of the groups to zero, which terminates their machines and deletes the
+	// machines' disks. The resume restores the former size.
 	MachineGroupsScaleToZero = "scale-to-zero"
 )
 
@@ -256,8 +254,8 @@ type HibernationRecord struct {
 	// ResumedAt is the time at which the cluster was ready again.
 	// +optional
 	ResumedAt *metav1.Time `json:"resumedAt,omitempty"`
-	// Nodes are the nodes of the hibernated cluster. During the resume, Torpor approves only certificate requests of
-	// these nodes. If the cluster serves OpenShift Machines, Torpor compares the requests with the Machines instead.
+	// Nodes are the nodes of the hibernated cluster. The resume approves only their certificate requests. If the
+	// cluster serves OpenShift Machines, requests are compared with the Machines instead.
 	// +optional
 	// +listType=atomic
 	Nodes []RecordedNode `json:"nodes,omitempty"`
@@ -313,8 +311,8 @@ type MachineGroupRecord struct {
 	// DesiredSize is the group's desired number of machines before the hibernation. It is set with scale-to-zero only.
 	// +optional
 	DesiredSize int32 `json:"desiredSize,omitempty"`
-	// HeldAt is the time at which a MachineHealthCheck of the cluster was observed to be paused. Unless the API server
-	// does not answer, no machine is stopped before this time.
+	// HeldAt is the time at which a MachineHealthCheck of the cluster was observed to be paused. While the API server
+	// answers, no machine is stopped before this time.
 	// +optional
 	HeldAt *metav1.Time `json:"heldAt,omitempty"`
 	// RestoredAt is the time at which Torpor set the former size of the group again. After this time, the group
@@ -342,13 +340,13 @@ type HibernationCheck struct {
 	// earlier. After this time, a resume needs manual steps. Unset if neither certificate could be read.
 	// +optional
 	WakeBy *metav1.Time `json:"wakeBy,omitempty"`
-	// Findings holds one finding for each code. Some findings apply only to stops of a minimum duration.
+	// Findings holds one finding for each code. Some findings apply only to long stops.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Findings []torporv1alpha1.StopFinding `json:"findings,omitempty"`
-	// Unread lists the resources of the cluster that could not be listed, because of a timeout or a missing permission.
-	// The findings of an earlier check about these resources are kept.
+	// Unread lists the resources of the cluster that could not be listed, for lack of time or permission. Their
+	// findings from an earlier check are kept.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
@@ -364,8 +362,8 @@ type RecordedNode struct {
 	// Ready is true if the node was ready. The resume waits only for nodes that were ready.
 	// +optional
 	Ready bool `json:"ready,omitempty"`
-	// ClockSkewed is true if the node's clock differed from the hub's. During the resume, the node then counts as back
-	// when its heartbeat changes, regardless of the heartbeat's time.
+	// ClockSkewed is true if the node's clock differed from the hub's. During the resume, a heartbeat of the node
+	// counts only if it has changed.
 	// +optional
 	ClockSkewed bool `json:"clockSkewed,omitempty"`
 	// ControlPlane is true if the node had the control-plane role.

@@ -187,8 +187,7 @@ const (
 	InvalidReplicasReason = "InvalidReplicas"
 	// ConfigurationSupportedReason means that the pool requests only what is supported.
 	ConfigurationSupportedReason = "ConfigurationSupported"
-	// MinReplicasTooSmallReason means that spec.autoscaling.minReplicas is less than the number of MachineSets, so some
-	// MachineSets would have no machine.
+	// MinReplicasTooSmallReason means that minReplicas would leave some MachineSets without a machine.
 	MinReplicasTooSmallReason = "MinReplicasTooSmall"
 	// EnoughReplicasReason means that there are enough machines for all MachineSets.
 	EnoughReplicasReason = "EnoughReplicas"

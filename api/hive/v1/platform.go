@@ -67,8 +67,8 @@ type PlatformSettings struct {
 	// DiscardLocalDisks defines whether a stop discards the data on disks of a machine's host; nil means the default of
 	// the cloud.
 	DiscardLocalDisks *bool
-	// FreesCapacity is true if a stop must release the capacity of the machines on their hosts, on a platform that can
-	// stop machines with and without a release.
+	// FreesCapacity is true if a stop must release the machines' capacity on their hosts, on a platform on which that
+	// is optional.
 	FreesCapacity bool
 	// ListedMachines are all machines of the cluster, on platforms whose clusters list them in the spec.
 	ListedMachines []BareMetalMachine

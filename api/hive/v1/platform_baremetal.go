@@ -11,8 +11,8 @@ import (
 )
 
 // BareMetalPlatform identifies a cluster of physical machines, which are switched off and on by their management
-// controllers. Machines lists the machines of the cluster. Hive has a field of the same name without this list. Torpor
-// does not stop or start a cluster without this list.
+// controllers. Machines lists its machines. Hive's field of the same name has no such list; Torpor does not stop or
+// start a cluster without it.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type BareMetalPlatform struct {

@@ -45,7 +45,7 @@ func (p ContainersPlatform) settings(metadata ClusterMetadata) PlatformSettings 
 		s.Machines = cmp.Or(p.Label, kindLabel) + "=" + metadata.InfraID
 	}
 	if strings.HasPrefix(p.Engine, "unix://") {
-		s.CredentialsSecretName = "" // A socket needs no credentials: the flag --container-engine-sockets lists the namespaces that may use it.
+		s.CredentialsSecretName = "" // Access to a socket depends only on the flag --container-engine-sockets.
 		return s
 	}
 	s.Missing = append(s.Missing, emptyFields("spec.platform.containers.credentialsSecretRef.name", s.CredentialsSecretName)...)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package v1 is the API hive.openshift.io/v1: ClusterDeployment, which describes a cluster that can be hibernated, and
-// its SyncSets, SelectorSyncSets and MachinePools. Kinds, fields and columns have the names that they have in Hive, so
-// that manifests for Hive can be applied unchanged. Fields that Torpor does not use are preserved.
+// its SyncSets, SelectorSyncSets and MachinePools. Kinds, fields and columns are those of Hive, so that manifests for
+// Hive can be applied unchanged. Fields that Torpor does not use are preserved.
 // +kubebuilder:object:generate=true
 // +groupName=hive.openshift.io
 package v1

@@ -101,8 +101,7 @@ type SyncSetCommonSpec struct {
 	// Empty means Upsert.
 	// +optional
 	ResourceApplyMode SyncSetResourceApplyMode `json:"resourceApplyMode,omitempty"`
-	// Patches change objects that exist in the clusters. Each time the set is applied, they are sent after the
-	// resources and the Secrets.
+	// Patches change objects that exist in the clusters. They are sent after the resources and the Secrets.
 	// +optional
 	// +kubebuilder:validation:MaxItems=200
 	// +listType=atomic

@@ -84,7 +84,7 @@ const (
 type SyncStatus struct {
 	// Name is the name of the SyncSet or SelectorSyncSet.
 	Name string `json:"name"`
-	// ObservedGeneration is the generation of the set at the last attempt to apply the set.
+	// ObservedGeneration is the generation of the set at the last attempt.
 	ObservedGeneration int64 `json:"observedGeneration"`
 	// ResourcesToDelete are the objects that a set with the mode Sync has in the cluster. Torpor deletes such an object
 	// when it is removed from the set, or when the set no longer applies to the cluster. The list is written before the
@@ -93,9 +93,9 @@ type SyncStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=2000
 	ResourcesToDelete []SyncResourceReference `json:"resourcesToDelete,omitempty"`
-	// Result is the result of the last attempt to apply the set: Success or Failure.
+	// Result is the result of the last attempt: Success or Failure.
 	Result SyncSetResult `json:"result"`
-	// FailureMessage explains why the set is not applied, such as the object that the cluster rejected, and the reason.
+	// FailureMessage explains why the set is not applied, such as the rejected object and the reason.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	FailureMessage string `json:"failureMessage,omitempty"`
@@ -121,7 +121,7 @@ type SyncResourceReference struct {
 
 // These are the condition types of a ClusterSync.
 const (
-	// ClusterSyncFailedCondition is True while the cluster rejects an object of a set, or a set is invalid.
+	// ClusterSyncFailedCondition is True while a set is rejected by the cluster or invalid.
 	ClusterSyncFailedCondition = "Failed"
 	// ClusterSyncedCondition is True if the current content of all sets is applied.
 	ClusterSyncedCondition = "Synced"
@@ -129,10 +129,9 @@ const (
 
 // These are the reasons of Failed and Synced.
 const (
-	// SyncFailureReason means that the cluster rejects an object of a set, or a set is invalid. The message lists the
-	// sets.
+	// SyncFailureReason means that the sets in the message are rejected by the cluster or invalid.
 	SyncFailureReason = "Failure"
-	// SyncSuccessReason means that the cluster rejects no object, and every set is valid.
+	// SyncSuccessReason means that no set is rejected or invalid.
 	SyncSuccessReason = "Success"
 	// AllAppliedReason means that all sets are applied.
 	AllAppliedReason = "AllApplied"

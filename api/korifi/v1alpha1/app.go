@@ -8,7 +8,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// CFApp describes an app, which is started or stopped. The namespace of the CFApp is the space of the app.
+// CFApp describes an app, which is started or stopped. Its namespace is the space of the app.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -197,13 +197,13 @@ type CFAppStatus struct {
 	// Savings holds the resources that the stops of the app have saved.
 	// +optional
 	Savings *torporv1alpha1.Savings `json:"savings,omitempty"`
-	// VCAPServicesSecretName is a field of Korifi. Torpor preserves it, and does not use it.
+	// VCAPServicesSecretName is a field of Korifi, which Torpor preserves and does not use.
 	// +optional
 	VCAPServicesSecretName string `json:"vcapServicesSecretName,omitempty"`
-	// VCAPApplicationSecretName is a field of Korifi. Torpor preserves it, and does not use it.
+	// VCAPApplicationSecretName is a field of Korifi, which Torpor preserves and does not use.
 	// +optional
 	VCAPApplicationSecretName string `json:"vcapApplicationSecretName,omitempty"`
-	// ServiceBindings is a field of Korifi. Torpor preserves it, and does not use it.
+	// ServiceBindings is a field of Korifi, which Torpor preserves and does not use.
 	// +optional
 	// +listType=atomic
 	ServiceBindings []ServiceBinding `json:"serviceBindings,omitempty"`

@@ -2,8 +2,7 @@
 
 package v1alpha1
 
-// These are the annotations of a CFApp that count its revisions. Admission sets them, and rejects values of other
-// clients.
+// These annotations of a CFApp count its revisions. Admission sets them, and rejects values of other clients.
 const (
 	// RevisionAnnotation is the app's revision, a decimal number. It increases with every stop, restart and deployment, and never
 	// decreases.
@@ -34,17 +33,15 @@ const (
 	SpaceGUIDLabel = "korifi.cloudfoundry.org/space-guid"
 	// OrgGUIDLabel is the name of the CFOrg, on its namespace and on those of its spaces.
 	OrgGUIDLabel = "korifi.cloudfoundry.org/org-guid"
-	// DisplayNameLabel is a hash of the display name. Label selectors use it to find objects by their display name.
+	// DisplayNameLabel is a hash of the display name, with which label selectors find objects by name.
 	DisplayNameLabel = "korifi.cloudfoundry.org/display-name"
 	// PackageGUIDLabel is the name of the CFPackage of a CFBuild.
 	PackageGUIDLabel = "korifi.cloudfoundry.org/package-guid"
 	// RouteGUIDLabel is the name of the CFRoute, on the Services of its destinations.
 	RouteGUIDLabel = "korifi.cloudfoundry.org/route-guid"
-	// CreatedAtLabel is the creation time of an object of Korifi, in the form 2006-01-02T15-04-05. Torpor does not set
-	// it.
+	// CreatedAtLabel is Korifi's label with the creation time of an object, in the form 2006-01-02T15-04-05.
 	CreatedAtLabel = "korifi.cloudfoundry.org/created_at"
-	// UpdatedAtLabel is the time of the last change to an object of Korifi, in the form 2006-01-02T15-04-05. Torpor
-	// does not set it.
+	// UpdatedAtLabel is Korifi's label with the time of the last change to an object, in the form 2006-01-02T15-04-05.
 	UpdatedAtLabel = "korifi.cloudfoundry.org/updated_at"
 )
 
@@ -105,8 +102,8 @@ const (
 const (
 	// DrainingReason means that Pods of a revision that should end remain.
 	DrainingReason = "Draining"
-	// DrainTimeoutReason means that Pods of a revision that should end remain after the drain timeout. The current
-	// revision starts although these Pods still run.
+	// DrainTimeoutReason means that Pods of a revision that should end remain after the drain timeout, and the current
+	// revision starts anyway.
 	DrainTimeoutReason = "DrainTimeout"
 	// DrainedReason means that every Pod of the revisions that should end is gone.
 	DrainedReason = "Drained"
@@ -130,8 +127,8 @@ const (
 	ImagePinnedReason = "ImagePinned"
 	// RegistryNotAskedReason means that the manager is not configured to contact registries.
 	RegistryNotAskedReason = "RegistryNotAsked"
-	// RegistryNotAllowedReason means that the registry, or a server to which it redirects, is not among the servers
-	// that the manager may connect to.
+	// RegistryNotAllowedReason means that the manager may not connect to the registry, or to a server to which it
+	// redirects.
 	RegistryNotAllowedReason = "RegistryNotAllowed"
 	// RegistrySilentReason means that the registry did not answer in time, or is unreachable.
 	RegistrySilentReason = "RegistrySilent"
@@ -168,8 +165,7 @@ const (
 
 // These are the reasons of Ready of a CFRoute.
 const (
-	// AddressServedReason means that the gateway has accepted the address, or that the Ingress has the address of a
-	// load balancer.
+	// AddressServedReason means that the gateway has accepted the route, or that the Ingress has a load balancer.
 	AddressServedReason = "AddressServed"
 	// AddressReservedReason means that the address is reserved for the space, and no app is mapped to it.
 	AddressReservedReason = "AddressReserved"

@@ -126,9 +126,9 @@ type HealthCheckData struct {
 	TimeoutSeconds int32 `json:"timeoutSeconds"`
 }
 
-// CFProcessStatus is the observed state of a process. The schema, not the controller, sets the default 0 of the numbers
-// in columns: the controller detects the fields that another schema drops by comparing values that are not zero.
-// ObservedRevision, DrainingInstances and Revisions are fields that Korifi does not have.
+// CFProcessStatus is the observed state of a process. The schema sets the default 0 of the numbers in columns: if the
+// controller wrote zeros, it could not detect which fields the schema of Korifi drops. Korifi does not have the fields
+// ObservedRevision, DrainingInstances and Revisions.
 type CFProcessStatus struct {
 	// Conditions are the conditions of the process.
 	// +optional
@@ -187,7 +187,7 @@ type InstanceState string
 const (
 	// DownInstance means that the instance does not run.
 	DownInstance InstanceState = "DOWN"
-	// CrashedInstance means that the instance has ended or cannot start, and that the kubelet starts it again.
+	// CrashedInstance means that the instance has ended or cannot start, and is being retried.
 	CrashedInstance InstanceState = "CRASHED"
 	// StartingInstance means that the instance runs and is not ready.
 	StartingInstance InstanceState = "STARTING"

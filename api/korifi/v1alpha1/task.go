@@ -28,7 +28,7 @@ const (
 const (
 	// TaskPendingReason means that the task waits for its Pod.
 	TaskPendingReason = "Pending"
-	// TaskProceedsReason means that the task has a sequence id and a droplet, or that it was started.
+	// TaskProceedsReason means that the task was initialized or started.
 	TaskProceedsReason = "Proceeds"
 	// TaskEndedReason means that the task has ended.
 	TaskEndedReason = "Ended"

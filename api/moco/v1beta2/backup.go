@@ -46,14 +46,13 @@ type BackupPolicySpec struct {
 	// +optional
 	// +nullable
 	TimeZone *string `json:"timeZone,omitempty"`
-	// JobConfig configures the Jobs that make backups, and the Pod that copies binary logs.
+	// JobConfig configures the Jobs that make backups, and the copying of binary logs.
 	JobConfig JobConfig `json:"jobConfig"`
 	// StartingDeadlineSeconds limits how late a backup may start after its scheduled time.
 	// +optional
 	// +nullable
 	StartingDeadlineSeconds *int64 `json:"startingDeadlineSeconds,omitempty"`
-	// ConcurrencyPolicy defines what happens if a backup is due while the previous backup is in progress: Allow, Forbid
-	// or Replace, as in a CronJob.
+	// ConcurrencyPolicy defines what happens if the previous backup has not ended, as in a CronJob.
 	// +optional
 	// +kubebuilder:default=Allow
 	// +kubebuilder:validation:Enum=Allow;Forbid;Replace
@@ -67,8 +66,7 @@ type BackupPolicySpec struct {
 	// +nullable
 	// +kubebuilder:validation:Minimum=0
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
-	// SuccessfulJobsHistoryLimit is the number of successful Jobs that are kept. 0 counts as 1, because the last Job
-	// holds its result.
+	// SuccessfulJobsHistoryLimit is the number of successful Jobs that are kept. 0 counts as 1.
 	// +optional
 	// +nullable
 	// +kubebuilder:validation:Minimum=0
@@ -79,8 +77,7 @@ type BackupPolicySpec struct {
 	// +kubebuilder:validation:Minimum=0
 	FailedJobsHistoryLimit *int32 `json:"failedJobsHistoryLimit,omitempty"`
 	// PointInTimeRecovery configures the copying of binary logs to the bucket, so that every point in time can be
-	// restored. If PointInTimeRecovery is unset and a bucket is configured, binary logs are copied with the default
-	// settings.
+	// restored. If it is unset and a bucket is configured, the default settings apply.
 	// +optional
 	PointInTimeRecovery *PointInTimeRecovery `json:"pointInTimeRecovery,omitempty"`
 	// RetentionDays is the number of days for which backups and binary logs are kept. Older backups and logs are
@@ -140,7 +137,7 @@ type JobConfig struct {
 	// WorkVolume is the volume source of the working directory.
 	// +optional
 	WorkVolume *Kept `json:"workVolume,omitempty"`
-	// Threads is a field of MOCO. Torpor preserves it, and does not use it.
+	// Threads is a field of MOCO, which Torpor preserves and does not use.
 	// +optional
 	// +kubebuilder:default=4
 	// +kubebuilder:validation:Minimum=1
@@ -251,7 +248,7 @@ type Restore struct {
 type RestoreErrorPolicy string
 
 const (
-	// SkipOnRestoreError skips the rejected part, and restores the other parts.
+	// SkipOnRestoreError skips the rejected part.
 	SkipOnRestoreError RestoreErrorPolicy = "Skip"
 	// FailOnRestoreError ends the restore.
 	FailOnRestoreError RestoreErrorPolicy = "Fail"

@@ -84,10 +84,9 @@ type MySQLClusterSpec struct {
 	// +optional
 	// +nullable
 	MySQLConfigMapName *string `json:"mysqlConfigMapName,omitempty"`
-	// ReplicationSourceSecretName is the name of a Secret in the cluster's namespace. The Secret identifies the
-	// external MySQL server from which the cluster is cloned, and from which it then replicates: HOST, PORT, USER,
-	// PASSWORD, and optionally INIT_AFTER_CLONE_SQL, which is run once in the copy. The cluster is read-only until the
-	// field is removed.
+	// ReplicationSourceSecretName is the name of a Secret in the cluster's namespace with the external MySQL server
+	// from which the cluster is cloned and then replicates: HOST, PORT, USER, PASSWORD, and optionally
+	// INIT_AFTER_CLONE_SQL, which is run once in the copy. The cluster is read-only until the field is removed.
 	// +optional
 	// +nullable
 	ReplicationSourceSecretName *string `json:"replicationSourceSecretName,omitempty"`
@@ -101,8 +100,8 @@ type MySQLClusterSpec struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`self >= 0`,message=`expected a positive number; correct it, or remove the field so that Torpor chooses one`
 	ServerIDBase int32 `json:"serverIDBase,omitempty"`
-	// MaxDelaySeconds is the replication lag above which a replica loses its role label, so that the Service for
-	// readers does not select it. 0 means no limit.
+	// MaxDelaySeconds is the replication lag above which the Service for readers does not select a replica. 0 means no
+	// limit.
 	// +optional
 	// +kubebuilder:default=60
 	// +kubebuilder:validation:Minimum=0
@@ -118,7 +117,7 @@ type MySQLClusterSpec struct {
 	// +kubebuilder:default=3600
 	// +kubebuilder:validation:Minimum=0
 	StartupWaitSeconds int32 `json:"startupWaitSeconds,omitempty"`
-	// LogRotationSchedule is a field of MOCO. Torpor preserves it, and does not use it: log files are rotated by size
+	// LogRotationSchedule is a field of MOCO, which Torpor preserves and does not use. Log files are rotated by size
 	// only.
 	// +optional
 	LogRotationSchedule Schedule `json:"logRotationSchedule,omitempty"`
@@ -136,11 +135,11 @@ type MySQLClusterSpec struct {
 	// DisableSlowQueryLogContainer omits the container that prints the slow query log.
 	// +optional
 	DisableSlowQueryLogContainer bool `json:"disableSlowQueryLogContainer,omitempty"`
-	// SlowQueryLogConfigTmpl is a field of MOCO. Torpor preserves it, and does not use it.
+	// SlowQueryLogConfigTmpl is a field of MOCO, which Torpor preserves and does not use.
 	// +optional
 	// +nullable
 	SlowQueryLogConfigTmpl *string `json:"slowQueryLogConfigTmpl,omitempty"`
-	// AgentUseLocalhost is a field of MOCO. Torpor preserves it, and does not use it, because it has no agent.
+	// AgentUseLocalhost is a field of MOCO, which Torpor preserves and does not use.
 	// +optional
 	AgentUseLocalhost bool `json:"agentUseLocalhost,omitempty"`
 	// InitializeTimezoneData loads the time zone tables when an instance is initialized.

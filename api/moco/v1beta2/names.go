@@ -4,8 +4,8 @@ package v1beta2
 
 import "fmt"
 
-// These are annotations of a MySQLCluster that control its automation. The switches ClusteringStopped and
-// ReconciliationStopped, and the annotations that force a step, have an effect only with the exact value "true".
+// These annotations of a MySQLCluster control its automation. Annotations that stop or force a step have an effect only
+// with the exact value "true".
 const (
 	// ClusteringStoppedAnnotation stops clustering while it is "true": Torpor executes no SQL that changes a server,
 	// and does not change the role of an instance.
@@ -15,8 +15,8 @@ const (
 	ReconciliationStoppedAnnotation = "moco.cybozu.com/reconciliation-stopped"
 	// StoppedInstancesAnnotation stops clustering for single instances. Its value is a JSON list of ordinals such as [0,2].
 	StoppedInstancesAnnotation = "moco.cybozu.com/clustering-stopped-instances"
-	// ForceRolloutAnnotation lets a rollout replace Pods while the cluster is unhealthy, if it is "true". The Pods are
-	// replaced one at a time, and the primary last, without a switchover. Torpor does not remove the annotation.
+	// ForceRolloutAnnotation lets a rollout replace Pods of an unhealthy cluster while it is "true": one at a time, the
+	// primary last and without a switchover. Torpor does not remove the annotation.
 	ForceRolloutAnnotation = "moco.cybozu.com/force-rolling-update"
 	// ForceStartAnnotation, if it is "true", lets clustering start although the start would be refused. Torpor removes
 	// the annotation after the start.
@@ -34,8 +34,8 @@ const (
 	TLSSecretAnnotation = "torpor.dev/tls-secret"
 )
 
-// These are the annotations in which admission records the requester of a stop or a start, while it processes the
-// request. Each switch has two annotations: the user, and the resource version of the MySQLCluster before the request.
+// Admission records the requester of a stop or a start in these annotations. Each switch has two annotations: the user,
+// and the resource version of the MySQLCluster before the request.
 const (
 	// ClusteringRequestedByAnnotation is the user who last stopped or started clustering.
 	ClusteringRequestedByAnnotation = "torpor.dev/clustering-requested-by"
@@ -51,8 +51,8 @@ const (
 	InstancesRequestVersionAnnotation = "torpor.dev/instances-request-version"
 )
 
-// These are the annotations with the end and the reason of the stop of one switch. A switch without these annotations
-// uses torpor.dev/until and torpor.dev/reason.
+// These annotations hold the end and the reason of the stop of one switch. Without them, torpor.dev/until and
+// torpor.dev/reason apply.
 const (
 	// ClusteringUntilAnnotation is the time at which a stop of clustering ends automatically, in the form of
 	// torpor.dev/until.
@@ -92,7 +92,7 @@ const (
 // present, accounts may have two valid passwords.
 const RotationIDAnnotation = "torpor.dev/rotation-id"
 
-// These are the annotations of the Pods of a MySQLCluster. The first one is also an annotation of the MySQLCluster.
+// These are the annotations of the Pods of a MySQLCluster.
 const (
 	// RecloneAnnotation, if it is "true" on a Pod, requests that the Pod's instance is cloned again from the primary.
 	// Torpor removes it from the Pod once the instance is empty. If it is "errant" on a MySQLCluster, Torpor may clone
@@ -145,7 +145,7 @@ const (
 	RoleReplica Role = "replica"
 )
 
-// These are the value of RecloneAnnotation on a MySQLCluster, and names of containers and volume claims.
+// These are fixed values in a MySQLCluster and its Pods.
 const (
 	// RecloneErrant is the value of RecloneAnnotation on a MySQLCluster.
 	RecloneErrant = "errant"
@@ -162,8 +162,7 @@ const (
 	DataClaim = "mysql-data"
 )
 
-// TLSVolume is the volume of a Pod with the certificate of its server. Pods that an old version of Torpor created lack
-// this volume.
+// TLSVolume is the volume of a Pod with its server's certificate. Pods that an old version of Torpor created lack it.
 const TLSVolume = "mysql-tls"
 
 // stops is the only value with which an annotation stops clustering or reconciliation, or forces a rollout.
@@ -225,13 +224,13 @@ func (c *MySQLCluster) InstanceHost(ordinal int) string {
 	return fmt.Sprintf("%s.%s.%s.svc", c.PodName(ordinal), c.ChildName(), c.Namespace)
 }
 
-// These are the condition types of a MySQLCluster. In a healthy cluster, all of them are True, except RestoreComplete
-// and SpecFullySupported, which may be False.
+// These are the condition types of a MySQLCluster. In a healthy cluster they are True; RestoreComplete and
+// SpecFullySupported may be False.
 const (
 	// InitializedCondition is True once the data exists. It is False while the data is being cloned from an external server or restored.
 	InitializedCondition = "Initialized"
-	// AvailableCondition is True while the primary accepts writes, or, in a copy of an external server, serves readers.
-	// It is Unknown while clustering is stopped.
+	// AvailableCondition is True while the primary accepts writes, or serves reads as a copy of an external server. It
+	// is Unknown while clustering is stopped.
 	AvailableCondition = "Available"
 	// HealthyCondition is True while every instance fulfills its role. It is Unknown while clustering is stopped.
 	HealthyCondition = "Healthy"
@@ -251,8 +250,8 @@ const (
 	SpecFullySupportedCondition = "SpecFullySupported"
 )
 
-// These are the reasons of Initialized, Available and Healthy. Each reason is a state of the whole cluster. If several
-// reasons apply, the first of them in this list is used.
+// These are the reasons of Initialized, Available and Healthy: states of the whole cluster. The first state in this
+// order that applies is used.
 const (
 	// OfflineReason means that the spec sets offline, so no instance runs.
 	OfflineReason = "Offline"
@@ -309,8 +308,8 @@ const (
 const (
 	// ReconcileSuccessReason means that every object matches the spec.
 	ReconcileSuccessReason = "ReconcileSuccess"
-	// ReconcileFailedReason means that an object could not be written, for example because another object that it needs
-	// is missing, or that spec.replicas is invalid. The message contains the cause.
+	// ReconcileFailedReason means that an object could not be written, or that spec.replicas is invalid. The message
+	// contains the cause.
 	ReconcileFailedReason = "ReconcileFailed"
 )
 
@@ -326,7 +325,7 @@ const (
 
 // These are the reasons of SpecFullySupported.
 const (
-	// FullySupportedReason means that every field of the spec and every setting of its ConfigMap has an effect.
+	// FullySupportedReason means that every field and setting of the spec has an effect.
 	FullySupportedReason = "FullySupported"
 	// FieldsIgnoredReason means that some fields of the spec, or settings of its ConfigMap, have no effect. The message
 	// lists them.

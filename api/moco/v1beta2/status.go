@@ -21,7 +21,7 @@ type MySQLClusterStatus struct {
 	// CurrentPrimaryIndex is the ordinal of the primary, or of the instance that is becoming the primary.
 	// +kubebuilder:default=0
 	CurrentPrimaryIndex int `json:"currentPrimaryIndex"`
-	// SyncedReplicas is the number of instances that are in sync with the primary, including the primary.
+	// SyncedReplicas is the number of instances in sync, including the primary.
 	// +optional
 	SyncedReplicas int `json:"syncedReplicas,omitempty"`
 	// ErrantReplicas is the number of instances with transactions that the primary does not have.
@@ -81,8 +81,7 @@ type MySQLClusterStatus struct {
 	// +listMapKey=slumber
 	// +kubebuilder:validation:MaxItems=20
 	ScheduledStops []torporv1alpha1.ScheduledStop `json:"scheduledStops,omitempty"`
-	// OfflineSince is the time since which the cluster is offline without any Pod left. It is unset while instances
-	// should run or Pods are left.
+	// OfflineSince is the time since which the cluster is offline and has no Pod. It is unset otherwise.
 	// +optional
 	OfflineSince *metav1.Time `json:"offlineSince,omitempty"`
 	// Instances are the last observed states of the MySQL servers. They are also updated while clustering is stopped.
@@ -93,7 +92,7 @@ type MySQLClusterStatus struct {
 }
 
 // Primary returns the ordinal of the primary, and whether a primary has been chosen. CurrentPrimaryIndex alone does not
-// show whether a primary was chosen, because it is initially 0. The role of the instance is written together with it.
+// show whether one was chosen, because it is initially 0. The role of the instance is written together with it.
 func (s *MySQLClusterStatus) Primary() (int, bool) {
 	for _, i := range s.Instances {
 		if i.Role == RolePrimary && i.Ordinal == s.CurrentPrimaryIndex {
@@ -135,14 +134,14 @@ type BinlogShippingStatus struct {
 	// SourceIndex is the ordinal of the instance whose binary logs are copied.
 	// +optional
 	SourceIndex int `json:"sourceIndex"`
-	// Problem explains why no binary logs are copied at the moment. Empty means that there is no problem.
+	// Problem explains why no binary logs are copied.
 	// +optional
 	Problem string `json:"problem,omitempty"`
 }
 
 // BackupStatus describes the last successful backup.
 type BackupStatus struct {
-	// Time is the time at which the dump began. The names of the backup's objects in the bucket contain it.
+	// Time is the time at which the dump began. Objects in the bucket are named after it.
 	// +optional
 	// +nullable
 	Time *metav1.Time `json:"time"`
@@ -185,14 +184,14 @@ type ReconcileInfo struct {
 	// Generation is the generation of the MySQLCluster that was last reconciled.
 	// +optional
 	Generation int64 `json:"generation,omitempty"`
-	// ReconcileVersion is the version of the rules by which Torpor derives objects from the spec.
+	// ReconcileVersion is the version of the rules that derive objects from the spec.
 	// +optional
 	ReconcileVersion int `json:"reconcileVersion,omitempty"`
 }
 
 // Pause describes the stops of clustering and of reconciliation.
 type Pause struct {
-	// Clustering is set while a stop of clustering is requested, or while the start is refused.
+	// Clustering is set while a stop of clustering is requested, or a start is refused.
 	// +optional
 	Clustering *Stop `json:"clustering,omitempty"`
 	// Reconciliation is set while a stop of reconciliation is requested.
@@ -241,11 +240,10 @@ type Stop struct {
 	// field manager if there is one.
 	// +optional
 	By string `json:"by,omitempty"`
-	// Reason is the reason for the stop, from the annotation of the switch, or otherwise from torpor.dev/reason.
+	// Reason is the reason for the stop, from the switch's annotation or torpor.dev/reason.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// Until is the time at which the stop ends automatically, from the annotation of the switch, or otherwise from
-	// torpor.dev/until.
+	// Until is the time at which the stop ends automatically, from the switch's annotation or torpor.dev/until.
 	// +optional
 	Until *metav1.Time `json:"until,omitempty"`
 }
@@ -270,9 +268,9 @@ type InstanceStatus struct {
 	// primary's UUID.
 	// +optional
 	ErrantGTIDs string `json:"errantGTIDs,omitempty"`
-	// AheadGTIDs is the set of transactions of the instance that have the primary's UUID, but that the primary has not
-	// executed. When the primary uses these GTIDs for other transactions, this instance skips those transactions, and
-	// lacks their rows.
+	// AheadGTIDs is the set of the instance's transactions with the primary's UUID that the primary has not executed.
+	// When the primary uses these GTIDs for other transactions, this instance skips those transactions and lacks their
+	// rows.
 	// +optional
 	AheadGTIDs string `json:"aheadGTIDs,omitempty"`
 	// MissingGTIDs is the set of transactions that the instance lacks and that the primary has purged from its binary logs. The instance

@@ -75,8 +75,7 @@ type CFDeploymentSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
 	Steps []CanaryStep `json:"steps,omitempty"`
-	// ContinuedSteps is the number of steps that a user has continued. A user increases it by one to continue a paused
-	// deployment.
+	// ContinuedSteps is the number of steps after which a user has continued the deployment.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	ContinuedSteps int32 `json:"continuedSteps,omitempty"`
@@ -95,7 +94,7 @@ type AppReference struct {
 	Name string `json:"name"`
 }
 
-// CanaryStep is a step of a canary deployment, which pauses when the step is reached.
+// CanaryStep is a step at which a canary deployment pauses.
 type CanaryStep struct {
 	// InstanceWeight is the percentage of instances that run the new revision.
 	// +kubebuilder:validation:Minimum=1

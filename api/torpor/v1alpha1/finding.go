@@ -4,9 +4,9 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// These are the codes of findings, which are problems that may affect a stop, or the start after the stop. The codes
-// are reasons of the condition HibernationPossible, and kubectl torpor plan prints them. The codes of blocking findings
-// come first, and then the codes of warnings.
+// These are the codes of findings, which are problems that may affect a stop, or the start after it. The codes are
+// reasons of the condition HibernationPossible, and kubectl torpor plan prints them. Blocking findings come first, then
+// warnings.
 const (
 	// BeingDeletedFinding means that the object is being deleted, so it is neither stopped nor started.
 	BeingDeletedFinding = "BeingDeleted"

@@ -7,8 +7,8 @@
 // +groupName=torpor.dev
 package v1alpha1
 
-// These are annotations of a CFApp with which clients request or cancel a new revision while the app remains started. A
-// request with an unchanged value has no effect, so a request can be repeated safely.
+// Clients request or cancel a new revision of a started CFApp with these annotations. A request with an unchanged value
+// has no effect, so it can be repeated safely.
 const (
 	// RestartRequestAnnotation requests a restart when it is set to a new value.
 	RestartRequestAnnotation = "torpor.dev/restart-request"
@@ -19,17 +19,16 @@ const (
 	CancelledDeploymentAnnotation = "torpor.dev/cancelled-deployment"
 )
 
-// These identify the settings of a process in a revision: an immutable Secret with the environment, to which the LRP
-// refers.
+// The settings of a process in a revision are in an immutable Secret, to which its LRP refers.
 const (
-	// SettingsAnnotation is, on an LRP, the name of its settings Secret. On a settings Secret, it is the command and
-	// the health check, as JSON.
+	// SettingsAnnotation is the name of the settings Secret on an LRP, and the command and health check, as JSON, on
+	// the settings Secret.
 	SettingsAnnotation = "torpor.dev/settings"
 	// SettingsLabel marks a settings Secret.
 	SettingsLabel = "torpor.dev/settings"
 )
 
-// These are a label and an annotation of a Pod that its Services no longer select, and that terminates soon.
+// These mark a Pod that its Services no longer select, and that terminates soon.
 const (
 	// LeftServicesLabel has the value of the label with the process type, which Torpor removes so that Services no
 	// longer select the Pod.
@@ -43,12 +42,11 @@ const (
 // next revision.
 const AppNameLabel = "torpor.dev/app-name"
 
-// AddressesAnnotation holds the addresses of the app's routes, separated by commas, on an LRP. Its instances get these
-// addresses in their environment.
+// AddressesAnnotation holds, on an LRP, the addresses of the app's routes, separated by commas, for the environment of
+// the instances.
 const AddressesAnnotation = "torpor.dev/addresses"
 
-// These are the annotations of a CFApp that admission sets together with the revision. Admission rejects values of
-// other clients.
+// Admission sets these annotations of a CFApp together with the revision, and rejects values of other clients.
 const (
 	// DropletAnnotation is the droplet of the current revision. A change to spec.currentDropletRef does not change the
 	// annotation.

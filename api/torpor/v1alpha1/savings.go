@@ -10,8 +10,8 @@ import (
 // together with the fields that a stop or a start changes.
 const SavingsAnnotation = "torpor.dev/savings"
 
-// Savings holds the resources that the stops of an object have saved. The sums include only ended stops. To include a
-// stop in effect, multiply Machines, CPUMillis and MemoryKiB by the seconds since Since, and add the products.
+// Savings holds the resources that the stops of an object have saved. The sums include ended stops only; for a stop in
+// effect, Machines, CPUMillis and MemoryKiB must be multiplied by the time since Since, and added.
 type Savings struct {
 	// Since is the time from which the current stop saves resources. Unset while no stop saves resources.
 	// +optional
@@ -25,13 +25,13 @@ type Savings struct {
 	// MemoryKiB is the memory request of the Pods that the current stop has ended, in KiB.
 	// +optional
 	MemoryKiB int64 `json:"memoryKiB,omitempty"`
-	// MachineSeconds is the sum, over the ended stops, of machines multiplied by seconds.
+	// MachineSeconds is the sum of machines multiplied by seconds.
 	// +optional
 	MachineSeconds int64 `json:"machineSeconds,omitempty"`
-	// CPUMilliSeconds is the sum, over the ended stops, of thousandths of a core multiplied by seconds.
+	// CPUMilliSeconds is the sum of thousandths of a core multiplied by seconds.
 	// +optional
 	CPUMilliSeconds int64 `json:"cpuMilliSeconds,omitempty"`
-	// MemoryKiBSeconds is the sum, over the ended stops, of KiB multiplied by seconds.
+	// MemoryKiBSeconds is the sum of KiB multiplied by seconds.
 	// +optional
 	MemoryKiBSeconds int64 `json:"memoryKiBSeconds,omitempty"`
 	// Weeks holds the savings in the current week and the four weeks before it, newest first.

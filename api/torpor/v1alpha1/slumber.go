@@ -76,12 +76,12 @@ type SlumberSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
 	Windows []SlumberWindow `json:"windows,omitempty"`
-	// Holidays are days on which the objects are stopped, from midnight to midnight in the time zone.
+	// Holidays are days on which the objects are stopped from midnight to midnight.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	Holidays []Holiday `json:"holidays,omitempty"`
-	// Waves are groups of objects. The waves are stopped in the order of this list, and started in the reverse order.
+	// Waves are groups of objects. The waves are stopped in this order, and started in the reverse order.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MinItems=1
@@ -307,8 +307,8 @@ type SlumberWaveStatus struct {
 	Members int32 `json:"members"`
 	// Asleep is the number of objects in the wave that are stopped.
 	Asleep int32 `json:"asleep"`
-	// Skipped is the number of objects that the wave does not stop in this window, because of torpor.dev/skip-until, or
-	// because a user has resumed them.
+	// Skipped is the number of objects that are not stopped in this window, because of torpor.dev/skip-until or a
+	// user's resume.
 	// +optional
 	Skipped int32 `json:"skipped,omitempty"`
 	// WaitsFor lists some of the objects that have not reached the desired state.
@@ -342,8 +342,7 @@ const (
 	SlumberAsWishedReason = "AsWished"
 	// SlumberInTransitionReason means that objects are being stopped or started.
 	SlumberInTransitionReason = "InTransition"
-	// SlumberInvalidReason means that the schedule or a selector is invalid. Stopped objects remain stopped until their
-	// stops expire, and no other object is stopped.
+	// SlumberInvalidReason means that the schedule or a selector is invalid, so no object is stopped or started.
 	SlumberInvalidReason = "InvalidSchedule"
 	// SlumberWaveTimedOutReason means that a wave did not reach its desired state within spec.waveTimeout.
 	SlumberWaveTimedOutReason = "WaveTimedOut"

@@ -17,11 +17,10 @@ const (
 	StoppedWithAnnotation = "torpor.dev/stopped-with"
 )
 
-// These are the annotations that admission sets while it processes the request that they describe. Admission overwrites
-// values of the client.
+// Admission sets these annotations in the request that they describe, and overwrites values of the client.
 const (
-	// RequestedByAnnotation is the user who created a CFDeployment, who last changed a Slumber or ClusterSlumber, or
-	// who last stopped or started a ClusterDeployment, a workload or an object of a StopAdapter.
+	// RequestedByAnnotation is the user who created a CFDeployment, last changed a Slumber, or last stopped or started
+	// a ClusterDeployment, a workload or an object of a StopAdapter.
 	RequestedByAnnotation = "torpor.dev/requested-by"
 	// RequestVersionAnnotation is the resource version of the object before the request that torpor.dev/requested-by
 	// describes. If admission does not see a request, both annotations remain unchanged.
@@ -41,11 +40,11 @@ const (
 type StopRecord struct {
 	// Since is the time at which the stop was requested.
 	Since metav1.Time `json:"since"`
-	// By is the requester: a user, or a Slumber. If admission did not see the request of a user, it is "unknown",
-	// followed by the field manager if there is one.
+	// By is the requester: a user or a Slumber. If admission did not see the request, it is "unknown", followed by the
+	// field manager if there is one.
 	// +optional
 	By string `json:"by,omitempty"`
-	// Reason is the reason for the stop, from the annotation torpor.dev/reason or from spec.reason of the Slumber.
+	// Reason is the value of torpor.dev/reason, or of spec.reason of the Slumber.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 	// Until is the time at which the stop ends automatically. Unset means that the stop has no end.
@@ -55,8 +54,8 @@ type StopRecord struct {
 	// Until only once for each value.
 	// +optional
 	RequestedUntil string `json:"requestedUntil,omitempty"`
-	// UntilBy is the user who set the annotation torpor.dev/until, which can be another user than By. It is empty if
-	// admission did not see the request.
+	// UntilBy is the user who set RequestedUntil, who can differ from By. It is empty if admission did not see the
+	// request.
 	// +optional
 	UntilBy string `json:"untilBy,omitempty"`
 	// EndedAt is the time at which the stop ended. Unset while the stop is in effect.

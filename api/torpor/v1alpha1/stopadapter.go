@@ -97,11 +97,11 @@ type StopAdapterTarget struct {
 
 // StopAdapterState holds CEL expressions that evaluate to true or false. An unset expression counts as true.
 type StopAdapterState struct {
-	// Asleep is evaluated for stopped objects. It must be true once no part of the object runs any more.
+	// Asleep is true, for a stopped object, once no part of the object runs any more.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Asleep string `json:"asleep,omitempty"`
-	// Awake is evaluated for objects that are not stopped. It must be true once the object runs.
+	// Awake is true, for an object that is not stopped, once the object runs.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Awake string `json:"awake,omitempty"`
@@ -137,7 +137,6 @@ const (
 	StopAdapterForbiddenReason = "KindForbidden"
 	// StopAdapterInvalidReason means that the spec is invalid.
 	StopAdapterInvalidReason = "InvalidAdapter"
-	// StopAdapterFailedReason means that the controller of the kind failed, or that stopped objects of a deleted
-	// StopAdapter could not be restored.
+	// StopAdapterFailedReason means that the kind cannot be watched, or that stopped objects cannot be restored.
 	StopAdapterFailedReason = "AdapterFailed"
 )

@@ -50,7 +50,7 @@ type StopOperation struct {
 	// +kubebuilder:validation:Pattern=`^/(spec(/[^/]+)+|metadata/(annotations|labels)/[^/]+)$`
 	// +kubebuilder:validation:MaxLength=300
 	Path string `json:"path"`
-	// Value is the new value of the field. It is not used by remove.
+	// Value is the new value of the field.
 	// +optional
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:pruning:PreserveUnknownFields
