@@ -54,7 +54,7 @@ type StopRecord struct {
 	// Until only once for each value.
 	// +optional
 	RequestedUntil string `json:"requestedUntil,omitempty"`
-	// UntilBy is the user who set RequestedUntil, who can differ from By. It is empty if admission did not see the
+	// UntilBy is the user who set RequestedUntil. It can differ from By. It is empty if admission did not see the
 	// request.
 	// +optional
 	UntilBy string `json:"untilBy,omitempty"`

@@ -1,4 +1,4 @@
-{{/* The manifests of a folder of files/, as in config, in the namespace of the release. */}}
+{{/* Renders the manifests of a folder in files/, which has the content of config, for the namespace of the release. */}}
 {{- define "torpor.folder" }}
 {{- range $path, $_ := .root.Files.Glob (printf "files/%s/*.yaml" .folder) }}
 {{- if not (has (base $path) (list "kustomization.yaml" "deployment.yaml" "disruption_budget.yaml" "service_account.yaml" "namespace.yaml" "network_policy.yaml" "flow_schema.yaml")) }}
@@ -7,7 +7,7 @@
 {{- end }}
 {{- end }}
 {{- end }}
-{{/* How requesters are recorded: policy, webhook or off. auto checks the kinds that the hub serves; helm template has no hub and uses the version. */}}
+{{/* Returns the method of recording requesters: policy, webhook or off. auto checks the kinds that the hub serves, or for helm template the Kubernetes version. */}}
 {{- define "torpor.record" }}
 {{- $noted := false }}
 {{- range .Values.features }}{{ if $.Files.Get (printf "files/record/%s.yaml" .) }}{{ $noted = true }}{{ end }}{{ end }}
