@@ -84,7 +84,7 @@ type LRPSpec struct {
 	// Image is the container image of the revision. It is immutable.
 	// +kubebuilder:validation:MinLength=1
 	Image string `json:"image"`
-	// ImagePullSecrets reference Secrets with credentials for the image's registry. It is a field of Torpor.
+	// ImagePullSecrets reference Secrets with credentials for the image's registry. Torpor has added this field.
 	// +optional
 	// +listType=atomic
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
@@ -196,7 +196,8 @@ type Healthcheck struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	TimeoutMs int64 `json:"timeoutMs,omitempty"`
-	// InvocationTimeoutMs limits how long one check may take, in milliseconds. 0 means one second. It is a field of Torpor.
+	// InvocationTimeoutMs limits how long one check may take, in milliseconds. 0 means one second. Torpor has added
+	// this field.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	InvocationTimeoutMs int64 `json:"invocationTimeoutMs,omitempty"`

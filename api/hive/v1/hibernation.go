@@ -53,7 +53,7 @@ const (
 	RefusedHibernationReason = "HibernationRefused"
 )
 
-// Reasons that Hive uses. Torpor reports them with the manager's flag --hive-reasons.
+// These are reasons that Hive uses. Torpor reports them with the manager's flag --hive-reasons.
 const (
 	// ResumingOrRunningHibernationReason means that the cluster runs, or is being resumed after a hibernation. The
 	// condition Ready has the details.
@@ -132,7 +132,8 @@ const (
 	ClusterReachableReason = "ClusterReachable"
 	// ErrorConnectingToClusterReason means that the API server does not answer.
 	ErrorConnectingToClusterReason = "ErrorConnectingToCluster"
-	// ClusterAsleepReason means that the cluster hibernates, or its machines are being stopped. Controllers do not connect to it.
+	// ClusterAsleepReason means that the cluster hibernates, is being stopped, or is resuming and does not answer yet.
+	// Controllers do not connect to the cluster.
 	ClusterAsleepReason = "ClusterAsleep"
 	// NotProbedReason means that Torpor has not tried to connect.
 	NotProbedReason = "NotProbed"

@@ -76,7 +76,7 @@ type CFAppSpec struct {
 	// revision.
 	// +optional
 	CurrentDropletRef *Reference `json:"currentDropletRef,omitempty"`
-	// Drain defines how an old revision is replaced after a stop or a restart. Korifi does not have this field.
+	// Drain defines how an old revision is replaced after a stop or a restart. Torpor has added this field.
 	// +optional
 	// +kubebuilder:default={}
 	Drain Drain `json:"drain,omitzero"`
@@ -88,7 +88,7 @@ type CFAppSpec struct {
 type DrainPolicy string
 
 const (
-	// DrainStrict means that the new revision starts after all Pods of the old revision are gone.
+	// DrainStrict means that the new revision starts after all Pods of the old revision are gone, or after the timeout.
 	DrainStrict DrainPolicy = "Strict"
 	// DrainOverlap means that the new revision starts while the old revision stops.
 	DrainOverlap DrainPolicy = "Overlap"

@@ -169,11 +169,13 @@ const (
 	AddressServedReason = "AddressServed"
 	// AddressReservedReason means that the address is reserved for the space, and no app is mapped to it.
 	AddressReservedReason = "AddressReserved"
-	// AddressPublishedReason means that the Ingress or the HTTPRoute exists. Whether it is served is unknown.
+	// AddressPublishedReason means that the Ingress or the HTTPRoute exists, but does not report yet whether the
+	// address is served.
 	AddressPublishedReason = "AddressPublished"
 	// GatewayRefusedReason means that the gateway rejected the address. The message contains the gateway's reason.
 	GatewayRefusedReason = "GatewayRefused"
-	// AddressTakenReason means that an older CFRoute has the address, or a CFRoute of another namespace has the host.
+	// AddressTakenReason means that an older CFRoute has the address, or that the oldest CFRoute with the host is in
+	// another namespace.
 	AddressTakenReason = "AddressTaken"
 	// AddressInvalidReason means that the host, the path or the protocol of the address cannot be served.
 	AddressInvalidReason = "AddressInvalid"

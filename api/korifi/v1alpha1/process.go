@@ -59,7 +59,7 @@ type CFProcessSpec struct {
 	// +kubebuilder:validation:XValidation:rule=`self.matches('^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')`,message=`expected letters, digits, '-', '_' and '.' with a letter or digit at both ends, because the type is a label value of Pods; choose a type such as worker`
 	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected no change, because a process has one type; found one; create a new CFProcess`
 	ProcessType string `json:"processType"`
-	// Command replaces the command of the image. Empty means the image's own command.
+	// Command is the command of the instances. Empty means the command of the droplet or the image.
 	// +optional
 	Command string `json:"command,omitempty"`
 	// DetectedCommand is the command that the droplet declares.
@@ -202,7 +202,7 @@ type InstanceStatus struct {
 	// Timestamp is the time at which State last changed.
 	// +optional
 	Timestamp *metav1.Time `json:"timestamp,omitempty"`
-	// Details explains why the instance does not run. It is a field of Torpor.
+	// Details explains why the instance does not run. Torpor has added this field.
 	// +optional
 	Details string `json:"details,omitempty"`
 }

@@ -11,7 +11,7 @@ import (
 const CredentialsKey = "credentials"
 
 // CFServiceInstance describes an external service, and references the credentials that apps need. Torpor adds a bound
-// service to the environment of the next revision of an app. It reports no status.
+// service to the environment of the next revision of an app, and does not set the status.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

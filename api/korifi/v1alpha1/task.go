@@ -85,18 +85,17 @@ type CFTaskSpec struct {
 	// Canceled ends the task if the task has not ended.
 	// +optional
 	Canceled bool `json:"canceled,omitempty"`
-	// DisplayName is the name of the task for users. It defaults to the name of the CFTask. Korifi does not have this
+	// DisplayName is the name of the task for users. It defaults to the name of the CFTask. Torpor has added this
 	// field.
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	DisplayName string `json:"displayName,omitempty"`
-	// MemoryMB is the memory limit in MiB. 0 means the limit of the app's web process. Korifi does not have this field.
+	// MemoryMB is the memory limit in MiB. 0 means the limit of the app's web process. Torpor has added this field.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1048576
 	MemoryMB int64 `json:"memoryMB,omitempty"`
-	// DiskQuotaMB is the disk limit in MiB. 0 means the limit of the app's web process. Korifi does not have this
-	// field.
+	// DiskQuotaMB is the disk limit in MiB. 0 means the limit of the app's web process. Torpor has added this field.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1048576

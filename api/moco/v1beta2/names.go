@@ -227,7 +227,8 @@ func (c *MySQLCluster) InstanceHost(ordinal int) string {
 // These are the condition types of a MySQLCluster. In a healthy cluster they are True; RestoreComplete and
 // SpecFullySupported may be False.
 const (
-	// InitializedCondition is True once the data exists. It is False while the data is being cloned from an external server or restored.
+	// InitializedCondition is True once the cluster has a primary. It is False while the data is being cloned from an
+	// external server or restored.
 	InitializedCondition = "Initialized"
 	// AvailableCondition is True while the primary accepts writes, or serves reads as a copy of an external server. It
 	// is Unknown while clustering is stopped.

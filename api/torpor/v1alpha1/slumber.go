@@ -87,7 +87,8 @@ type SlumberSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=10
 	Waves []SlumberWave `json:"waves"`
-	// WaveTimeout limits how long a wave may take to stop or to start. When it expires, the next wave proceeds anyway.
+	// WaveTimeout limits how long a wave may take to stop or to start, in addition to SpreadOver. When it expires, the
+	// next wave proceeds anyway.
 	// +optional
 	// +kubebuilder:default="30m"
 	// +kubebuilder:validation:XValidation:rule=`duration(self) > duration('0s') && duration(self) <= duration('24h')`,message=`expected a duration above 0s and at most 24h; found another one; choose one such as 30m`
@@ -214,7 +215,7 @@ type SlumberWave struct {
 	Targets []SlumberTarget `json:"targets"`
 }
 
-// SlumberTarget selects objects of one kind in the Slumber's namespace.
+// SlumberTarget selects objects of one kind.
 //
 // +kubebuilder:validation:XValidation:rule=`has(self.apiGroup) || self.kind in ['ClusterDeployment', 'MySQLCluster', 'CFApp', 'Deployment', 'StatefulSet', 'CronJob']`,message=`expected ClusterDeployment, MySQLCluster, CFApp, Deployment, StatefulSet or CronJob, or an apiGroup; found another kind without an apiGroup; set the apiGroup of its StopAdapter`
 type SlumberTarget struct {
@@ -263,7 +264,7 @@ type SlumberStatus struct {
 	// WindowStart is the start of the window that the controller evaluated last.
 	// +optional
 	WindowStart *metav1.Time `json:"windowStart,omitempty"`
-	// IsWindowMissed is true if this window is skipped because of spec.startingDeadlineSeconds.
+	// IsWindowMissed is true if the window at WindowStart is skipped because of spec.startingDeadlineSeconds.
 	// +optional
 	IsWindowMissed bool `json:"isWindowMissed,omitempty"`
 	// Members is the number of selected objects.
