@@ -62,7 +62,7 @@ type CFProcessSpec struct {
 	// Command is the command of the instances. Empty means the command of the droplet or the image.
 	// +optional
 	Command string `json:"command,omitempty"`
-	// DetectedCommand is the command that the droplet declares.
+	// DetectedCommand is the command if neither Command nor the droplet has one. Torpor does not set it.
 	// +optional
 	DetectedCommand string `json:"detectedCommand,omitempty"`
 	// HealthCheck defines how the health of an instance is checked.
