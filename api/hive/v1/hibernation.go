@@ -175,9 +175,9 @@ const (
 	// DrainBudgetAnnotation limits how long the workers are drained before machines are stopped: a duration such as
 	// 10m, at most 1h. Without the annotation, workers are not drained.
 	DrainBudgetAnnotation = "torpor.dev/drain-budget"
-	// RequireAnnotation, with the value HibernationPossible, lets Torpor refuse a hibernation while the condition
-	// HibernationPossible is False. A hibernation that has begun is not refused. With this annotation, the condition is
-	// also False if the cluster might not resume, or might lose data.
+	// RequireAnnotation lets Torpor refuse a hibernation while the condition HibernationPossible is False, if it has
+	// the value HibernationPossible. A hibernation that has begun is not refused. With this annotation, the condition
+	// is also False if the cluster might not resume, or might lose data.
 	RequireAnnotation = "torpor.dev/require"
 	// MachineGroupsAnnotation defines how Torpor prevents groups of machines from replacing stopped machines, such as
 	// EC2 Auto Scaling groups and Clusters of Cluster API. Without the annotation, a cluster with running members of

@@ -18,7 +18,7 @@ const (
 	// ForceRolloutAnnotation lets a rollout replace Pods of an unhealthy cluster while it is "true": one at a time, the
 	// primary last and without a switchover. Torpor does not remove the annotation.
 	ForceRolloutAnnotation = "moco.cybozu.com/force-rolling-update"
-	// ForceStartAnnotation, if it is "true", lets clustering start although the start would be refused. Torpor removes
+	// ForceStartAnnotation lets clustering start, if it is "true", although the start would be refused. Torpor removes
 	// the annotation after the start.
 	ForceStartAnnotation = "torpor.dev/force-start"
 	// LookRequestedAnnotation requests a check of the instances while clustering is stopped. Each new value requests
@@ -94,7 +94,7 @@ const RotationIDAnnotation = "torpor.dev/rotation-id"
 
 // These are the annotations of the Pods of a MySQLCluster.
 const (
-	// RecloneAnnotation, if it is "true" on a Pod, requests that the Pod's instance is cloned again from the primary.
+	// RecloneAnnotation requests, if it is "true" on a Pod, that the Pod's instance is cloned again from the primary.
 	// Torpor removes it from the Pod once the instance is empty. If it is "errant" on a MySQLCluster, Torpor may clone
 	// every errant replica again.
 	RecloneAnnotation = "torpor.dev/reclone"

@@ -7,16 +7,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// StopAdapterRoleLabel, if it is "true" on a ClusterRole, adds the permissions of the ClusterRole to the manager. Such
+// StopAdapterRoleLabel adds the permissions of a ClusterRole to the manager, if it is "true" on the ClusterRole. Such
 // ClusterRoles grant access to the kinds of StopAdapters.
 const StopAdapterRoleLabel = "torpor.dev/aggregate-to-stopadapters"
 
 const (
-	// SwitchViewerRoleLabel, if it is "true" on a ClusterRole, aggregates the ClusterRole into torpor-switch-viewer and
-	// torpor-switch-operator.
+	// SwitchViewerRoleLabel aggregates a ClusterRole into torpor-switch-viewer and torpor-switch-operator, if it is
+	// "true" on the ClusterRole.
 	SwitchViewerRoleLabel = "torpor.dev/aggregate-to-switch-viewer"
-	// SwitchOperatorRoleLabel, if it is "true" on a ClusterRole, aggregates the ClusterRole into
-	// torpor-switch-operator.
+	// SwitchOperatorRoleLabel aggregates a ClusterRole into torpor-switch-operator, if it is "true" on the ClusterRole.
 	SwitchOperatorRoleLabel = "torpor.dev/aggregate-to-switch-operator"
 )
 
@@ -97,11 +96,11 @@ type StopAdapterTarget struct {
 
 // StopAdapterState holds CEL expressions that evaluate to true or false. An unset expression counts as true.
 type StopAdapterState struct {
-	// Asleep is true, for a stopped object, once no part of the object runs any more.
+	// Asleep is true for a stopped object once no part of the object runs any more.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Asleep string `json:"asleep,omitempty"`
-	// Awake is true, for an object that is not stopped, once the object runs.
+	// Awake is true for an object that is not stopped once the object runs.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Awake string `json:"awake,omitempty"`

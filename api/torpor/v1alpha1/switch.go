@@ -24,8 +24,8 @@ const (
 	ResumedAnnotation = "torpor.dev/resumed"
 	// StopRefusedAnnotation explains why the object is not stopped although a stop is requested.
 	StopRefusedAnnotation = "torpor.dev/stop-refused"
-	// SlumberAnnotationPrefix, followed by the name of a Slumber, is the name of the annotation that holds the
-	// ScheduledStop of that Slumber, as JSON.
+	// SlumberAnnotationPrefix precedes the name of a Slumber in the name of the annotation that holds its
+	// ScheduledStop, as JSON.
 	SlumberAnnotationPrefix = "slumber.torpor.dev/"
 )
 

@@ -2,8 +2,8 @@
 
 package v1alpha1
 
-// TakeOverAnnotation, if it is "true", lets Torpor manage an object that a controller of another project has written,
-// such as Hive, MOCO or Korifi.
+// TakeOverAnnotation lets Torpor manage an object that a controller of another project, such as Hive, MOCO or Korifi,
+// has written, if it is "true".
 const TakeOverAnnotation = "torpor.dev/take-over"
 
 // AnotherWriterCondition is True while Torpor does not act on an object because another project's controller writes it.
