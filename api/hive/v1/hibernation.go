@@ -149,8 +149,8 @@ const (
 	MachineGroupsUnconfirmedReason = "MachineGroupsUnconfirmed"
 	// NodesMissingReason means that the cluster runs without the nodes that the message lists.
 	NodesMissingReason = "NodesMissing"
-	// ClusterOperatorsNotReadyReason means that the resume no longer waits for the ClusterOperators that the message
-	// lists. Torpor polls these ClusterOperators for another ten minutes.
+	// ClusterOperatorsNotReadyReason means that the cluster runs, but the ClusterOperators in the message are not
+	// ready. Torpor polls them until ten minutes after the resume.
 	ClusterOperatorsNotReadyReason = "ClusterOperatorsNotReady"
 	// AsExpectedReason means that Degraded or Stalled is False.
 	AsExpectedReason = "AsExpected"
