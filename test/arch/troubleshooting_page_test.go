@@ -4,6 +4,7 @@ package arch
 
 import (
 	"fmt"
+	"go/ast"
 	"maps"
 	"os"
 	"path/filepath"
@@ -101,4 +102,87 @@ func TestAdviceIsKept(t *testing.T) {
 	if want := map[string]string{"A": `Do a \| b.`}; !maps.Equal(found, want) {
 		t.Errorf("expected %q, found %q", want, found)
 	}
+}
+
+// TestReasonsOfTheAPIAreUsed expects every reason of api/ to be used by the product. Otherwise the reference documents a
+// reason that no condition has.
+func TestReasonsOfTheAPIAreUsed(t *testing.T) {
+	unused := map[string]bool{}
+	for _, s := range handwrittenSources(t) {
+		if s.isAPI() && !s.isTest() {
+			eachConstant(s.file, func(spec *ast.ValueSpec, _ string) {
+				if name := spec.Names[0].Name; strings.HasSuffix(name, "Reason") {
+					unused[name] = true
+				}
+			})
+		}
+	}
+	if len(unused) == 0 {
+		t.Fatal("expected reasons in api/, found none")
+	}
+	for _, s := range handwrittenSources(t) {
+		if s.isAPI() || s.isTest() {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if use, ok := n.(*ast.SelectorExpr); ok {
+				delete(unused, use.Sel.Name)
+			}
+			return true
+		})
+	}
+	for _, name := range slices.Sorted(maps.Keys(unused)) {
+		t.Errorf("expected the product to use %s of api/, found no use; remove it, or use it where a constant repeats its value", name)
+	}
+}
+
+// TestReasonsOfConditionsAreInTheAPI expects every constant reason of a condition to be declared in api/, where the
+// reference finds it.
+func TestReasonsOfConditionsAreInTheAPI(t *testing.T) {
+	const decisions = "github.com/torpor-dev/torpor/internal/decision"
+	own, uses := map[string]map[string]bool{}, 0
+	for _, s := range handwrittenSources(t) {
+		if s.isTest() {
+			continue
+		}
+		if own[s.folder()] == nil {
+			own[s.folder()] = map[string]bool{}
+		}
+		eachConstant(s.file, func(spec *ast.ValueSpec, _ string) {
+			_, isText := unquote(spec.Values[0])
+			own[s.folder()][spec.Names[0].Name] = isText
+		})
+	}
+	for _, s := range handwrittenSources(t) {
+		for _, use := range s.findUses(decisions, "True", "False", "Unknown") {
+			uses++
+			if s.isTest() {
+				continue
+			}
+			if reason := s.firstArgument(use); own[s.folder()][reason] || strings.HasPrefix(reason, `"`) {
+				t.Errorf("%s: expected a reason of api/, found %s", s.position(use), reason)
+			}
+		}
+	}
+	if uses == 0 {
+		t.Error("expected conditions of decisions, found none; adapt the path of the package")
+	}
+}
+
+// firstArgument returns the source of the first argument of a call if it is a name or a literal.
+func (s sourceFile) firstArgument(function *ast.SelectorExpr) (text string) {
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok || call.Fun != function || len(call.Args) == 0 {
+			return true
+		}
+		switch first := call.Args[0].(type) {
+		case *ast.Ident:
+			text = first.Name
+		case *ast.BasicLit:
+			text = first.Value
+		}
+		return false
+	})
+	return text
 }

@@ -132,7 +132,7 @@ const (
 	ClusterReachableReason = "ClusterReachable"
 	// ErrorConnectingToClusterReason means that the API server does not answer.
 	ErrorConnectingToClusterReason = "ErrorConnectingToCluster"
-	// ClusterAsleepReason means that the cluster hibernates, is being stopped, or is resuming and does not answer yet.
+	// ClusterAsleepReason means that the cluster hibernates, is being stopped, or is resuming and not reachable yet.
 	// Controllers do not connect to the cluster.
 	ClusterAsleepReason = "ClusterAsleep"
 	// NotProbedReason means that Torpor has not tried to connect.

@@ -251,6 +251,9 @@ const (
 	SpecFullySupportedCondition = "SpecFullySupported"
 )
 
+// InitializedReason is the reason of Initialized when it is True. It means that the cluster has a primary with data.
+const InitializedReason = "Initialized"
+
 // These are the reasons of Initialized, Available and Healthy: states of the whole cluster. The first state in this
 // order that applies is used.
 const (
@@ -279,8 +282,9 @@ const (
 const (
 	// ClusteringStoppedReason means that clustering is stopped, so Torpor does not maintain the state of the cluster.
 	ClusteringStoppedReason = "ClusteringStopped"
-	// NotObservedReason means that the instances have not been observed yet. The message contains the reason.
-	NotObservedReason = "NotObserved"
+	// PrimaryUnansweredReason means that the primary has not answered the manager, so it is unknown whether the primary
+	// accepts writes. The message contains the cause.
+	PrimaryUnansweredReason = "PrimaryUnanswered"
 )
 
 // These are the reasons of ClusteringActive.

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"time"
 
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
@@ -294,25 +295,14 @@ type ClusterState string
 
 // These are the states of a cluster.
 const (
-	StateCloning    ClusterState = "Cloning"
-	StateRestoring  ClusterState = "Restoring"
-	StateHealthy    ClusterState = "Healthy"
-	StateDegraded   ClusterState = "Degraded"
-	StateFailed     ClusterState = "Failed"
-	StateLost       ClusterState = "Lost"
-	StateIncomplete ClusterState = "Incomplete"
-	StateOffline    ClusterState = "Offline"
-)
-
-// These are the reasons of conditions, in addition to the names of the states.
-const (
-	ReasonInitialized       = "Initialized"
-	ReasonActive            = "ClusteringActive"
-	ReasonInactive          = "ClusteringInactive"
-	ReasonStartRefused      = "StartRefused"
-	ReasonQuiescing         = "Quiescing"
-	ReasonStopped           = "ClusteringStopped"
-	ReasonPrimaryUnanswered = "PrimaryUnanswered"
+	StateCloning    ClusterState = mocov1beta2.CloningReason
+	StateRestoring  ClusterState = mocov1beta2.RestoringReason
+	StateHealthy    ClusterState = mocov1beta2.HealthyReason
+	StateDegraded   ClusterState = mocov1beta2.DegradedReason
+	StateFailed     ClusterState = mocov1beta2.FailedReason
+	StateLost       ClusterState = mocov1beta2.LostReason
+	StateIncomplete ClusterState = mocov1beta2.IncompleteReason
+	StateOffline    ClusterState = mocov1beta2.OfflineReason
 )
 
 // eventAction is the action field of the events of a plan.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
@@ -273,7 +274,7 @@ func initialized(d *derivedFacts) decision.Condition {
 	case !d.hasPrimary() && d.state != StateOffline:
 		return decision.False(string(d.state), describeMissingPrimary(d))
 	default:
-		return decision.True(ReasonInitialized, "The cluster has a primary")
+		return decision.True(mocov1beta2.InitializedReason, "The cluster has a primary")
 	}
 }
 
@@ -286,10 +287,10 @@ func available(d *derivedFacts, plan Plan) decision.Condition {
 		return decision.True(string(d.state), fmt.Sprintf("The primary, instance %d, is in service", p.Index))
 	// A single missed response is not a failure, but alerts would treat a False condition as one.
 	case d.hasPrimary() && !p.Reachable && d.primaryIsHeard && !d.primaryIsDown && d.state == StateIncomplete:
-		return decision.Unknown(ReasonPrimaryUnanswered,
+		return decision.Unknown(mocov1beta2.PrimaryUnansweredReason,
 			fmt.Sprintf("The primary, instance %d, does not answer the manager, but its replicas receive from it", p.Index)+whyUnanswered(p))
 	case d.hasPrimary() && !p.Reachable && !d.primaryIsDown && d.state == StateIncomplete:
-		return decision.Unknown(ReasonPrimaryUnanswered, fmt.Sprintf("The primary, instance %d, did not answer", p.Index)+whyUnanswered(p))
+		return decision.Unknown(mocov1beta2.PrimaryUnansweredReason, fmt.Sprintf("The primary, instance %d, did not answer", p.Index)+whyUnanswered(p))
 	default:
 		return decision.False(string(d.state), describeProblems(d))
 	}
@@ -324,22 +325,22 @@ func healthy(d *derivedFacts, plan Plan) decision.Condition {
 // unknownWhileStopped returns an Unknown condition. The cluster is not supervised while clustering is stopped, so
 // neither True nor False would be justified.
 func unknownWhileStopped(d *derivedFacts) decision.Condition {
-	return decision.Unknown(ReasonStopped, fmt.Sprintf("Clustering is stopped; the observed state is %s", d.state))
+	return decision.Unknown(mocov1beta2.ClusteringStoppedReason, fmt.Sprintf("Clustering is stopped; the observed state is %s", d.state))
 }
 
 func clusteringActive(d *derivedFacts, plan Plan) decision.Condition {
 	switch {
 	case plan.StartRefused:
-		return decision.False(ReasonStartRefused,
+		return decision.False(mocov1beta2.StartRefusedReason,
 			"Clustering stays stopped, because a start would do harm: "+joinFindings(listRefusals(d)))
 	case plan.Stop != nil && plan.Stop.Unfinished != "":
-		return decision.False(ReasonInactive, "Clustering is stopped with unfinished work: "+plan.Stop.Unfinished)
+		return decision.False(mocov1beta2.ClusteringInactiveReason, "Clustering is stopped with unfinished work: "+plan.Stop.Unfinished)
 	case plan.Stop != nil:
-		return decision.False(ReasonInactive, "Clustering is stopped")
+		return decision.False(mocov1beta2.ClusteringInactiveReason, "Clustering is stopped")
 	case d.StopAsked:
-		return decision.True(ReasonQuiescing, "Clustering is about to stop; unfinished work: "+joinFindings(listUnfinished(d)))
+		return decision.True(mocov1beta2.QuiescingReason, "Clustering is about to stop; unfinished work: "+joinFindings(listUnfinished(d)))
 	default:
-		return decision.True(ReasonActive, "Clustering is active")
+		return decision.True(mocov1beta2.ClusteringActiveReason, "Clustering is active")
 	}
 }
 
