@@ -166,7 +166,7 @@ func rulesNamespace(right authorizationv1.ResourceAttributes) string {
 }
 
 func missingRight(right authorizationv1.ResourceAttributes) Status {
-	return Status{State: False, Reason: ForbiddenReason, Message: "no right to " + describeRight(right)}
+	return Status{State: False, Reason: ForbiddenReason, Message: "no permission to " + describeRight(right)}
 }
 
 // readRules sets doubtful to the rights that the caller's rules do not grant. Authorizers other than RBAC need not list

@@ -36,7 +36,7 @@ func TestAGroupFollowsItsRights(t *testing.T) {
 
 	s.grantRight("rights", "poor", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"list", "get"}})
 	s.eventually("the right that is still missing is named", func(context.Context) (bool, error) {
-		return strings.HasSuffix(group.Status().Condition.Message, "no right to patch statefulsets.apps/status"), nil
+		return strings.HasSuffix(group.Status().Condition.Message, "no permission to patch statefulsets.apps/status"), nil
 	})
 	s.grantRight("more", "poor", rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"statefulsets/status"}, Verbs: []string{"patch"}})
 	s.waitForShown("rights", string(Running))

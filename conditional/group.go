@@ -183,7 +183,7 @@ func (g *Group) Checker(policy ReadyPolicy) healthz.Checker {
 		case policy == RequireResolved && !isResolved:
 			return fmt.Errorf("group %s: the condition is not known yet: %s", s.Name, s.Condition.Message)
 		case mustRun && !s.HeldUntil.IsZero():
-			return fmt.Errorf("group %s is Dormant, expected Running: its restart limit holds it back until %s: %s", s.Name, s.HeldUntil.Format(time.RFC3339), s.Error)
+			return fmt.Errorf("group %s is Dormant, expected Running: its restart limit delays the next start until %s: %s", s.Name, s.HeldUntil.Format(time.RFC3339), s.Error)
 		case mustRun && s.Phase != Running:
 			return fmt.Errorf("group %s is %s, expected Running: %s", s.Name, s.Phase, s.Error)
 		}
@@ -276,7 +276,7 @@ func (g *Group) logForbidden() {
 	switch state, message := g.stateLocked(), g.orders.lastKnown.Message; {
 	case state == ForbiddenReason && message != g.loggedForbidden:
 		g.loggedForbidden = message
-		g.logger().Info("the group waits for its rights", "missing", message)
+		g.logger().Info("the group waits until it is granted the missing permission", "missing", message)
 	case state == string(Running):
 		g.loggedForbidden = ""
 	}

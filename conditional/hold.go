@@ -67,13 +67,13 @@ func (g *Group) listHoldsLocked(refused []string) (holds []Hold) {
 		holds = append(holds, Hold{reason, fmt.Sprintf(format, args...)})
 	}
 	if until := g.status.HeldUntil; !until.IsZero() {
-		add(HeldByRestartLimit, "the restart limit holds the next start back until %s", until.UTC().Format(time.RFC3339))
+		add(HeldByRestartLimit, "the restart limit delays the next start until %s", until.UTC().Format(time.RFC3339))
 	}
 	if g.stateLocked() == ForbiddenReason {
 		add(HeldByRights, "%s", g.orders.lastKnown.Message)
 	}
 	for _, resource := range refused {
-		add(HeldByForbiddenWatch, "not allowed to list and watch %s: polling discovery, starts and stops are up to a minute late", resource)
+		add(HeldByForbiddenWatch, "not allowed to list and watch %s: discovery is polled, so starts and stops are up to a minute late", resource)
 	}
 	switch g.status.Phase {
 	case Draining:

@@ -83,13 +83,13 @@ func TestWhatHoldsAGroupBackIsShown(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", when, diff)
 			}
 		}
-		missing := Status{State: False, Reason: ForbiddenReason, Message: "no right to list secrets"}
+		missing := Status{State: False, Reason: ForbiddenReason, Message: "no permission to list secrets"}
 		r.when.says <- missing
 		synctest.Wait()
 		expectHeldBy(t, r.group, "a right is missing", string(HeldByRights))
 		wantEvents("a standby records nothing")
 		r.elect()
-		wantEvents("a right is missing", "Warning ControllerForbidden GROUP: no right to list secrets")
+		wantEvents("a right is missing", "Warning ControllerForbidden GROUP: no permission to list secrets")
 
 		r.report(True, "a")
 		expectHeldBy(t, r.group, "running")
@@ -97,7 +97,7 @@ func TestWhatHoldsAGroupBackIsShown(t *testing.T) {
 		expectHeldBy(t, r.group, "unwanted")
 		r.report(True, "a")
 		expectHeldBy(t, r.group, "too many starts", string(HeldByRestartLimit))
-		wantEvents("too many starts", "Warning ControllerHeldBack GROUP: the restart limit holds the next start back until 2000-01-01T00:00:30Z")
+		wantEvents("too many starts", "Warning ControllerHeldBack GROUP: the restart limit delays the next start until 2000-01-01T00:00:30Z")
 
 		r.advance(30 * time.Second)
 		expectHeldBy(t, r.group, "the pause is over")
@@ -125,7 +125,7 @@ func TestEventsAboutHoldsAreFew(t *testing.T) {
 		r.elect()
 		for range 10 * 60 * 10 {
 			r.report(True, "a")
-			r.when.says <- Status{State: False, Reason: ForbiddenReason, Message: "no right to list secrets"}
+			r.when.says <- Status{State: False, Reason: ForbiddenReason, Message: "no permission to list secrets"}
 			r.advance(100 * time.Millisecond)
 		}
 		counts := map[string]int{}

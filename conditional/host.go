@@ -47,7 +47,7 @@ func hostOf(mgr manager.Manager, all *process.Registry) (*groupHost, error) {
 // the checks of all scopes, because a manager accepts no further checks once it has started.
 func (h *groupHost) addTo(mgr manager.Manager) error {
 	if err := mgr.AddHealthzCheck("conditional", h.checkScopes((*scope.Manager).HealthzChecks)); err != nil {
-		mgr.GetLogger().WithName("conditional").Info("the first group was set up after the manager started: the checks that scopes add and the status page are not served", "reason", err.Error())
+		mgr.GetLogger().WithName("conditional").Info("the first group was set up after the manager started: the health checks of its scopes and the status page are not served", "reason", err.Error())
 		return mgr.Add(h)
 	}
 	return errors.Join(

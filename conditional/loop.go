@@ -209,7 +209,7 @@ func (l *groupLoop) isHeldBack() bool {
 	// The loop runs this code for every event, but one log line per pause is enough.
 	if until != l.limiter.logged {
 		l.limiter.logged = until
-		l.group.logger().Info("the restart limit holds the next start back", "until", until)
+		l.group.logger().Info("the restart limit delays the next start", "until", until)
 	}
 	return true
 }

@@ -163,7 +163,7 @@ func TestRightsOfAWebhookAuthorizer(t *testing.T) {
 	s.startManager(mgr)
 	s.waitForPhase(granted, Running)
 	s.waitForShown("unhooked", ForbiddenReason)
-	if message := missing.Status().Condition.Message; !strings.HasSuffix(message, "no right to list pods") {
+	if message := missing.Status().Condition.Message; !strings.HasSuffix(message, "no permission to list pods") {
 		t.Errorf("expected the missing right in the message, found %q", message)
 	}
 	if rules, access := proxy.countRequests(isReview("selfsubjectrulesreviews")), proxy.countRequests(isReview("selfsubjectaccessreviews")); rules != 1 || access < 3 {

@@ -54,7 +54,7 @@ func TestFlappingIsHeldBack(t *testing.T) {
 		}
 		lines := 0
 		for _, line := range r.mgr.logged {
-			if strings.Contains(line, "holds the next start back") {
+			if strings.Contains(line, "delays the next start") {
 				lines++
 			}
 		}

@@ -92,7 +92,7 @@ func TestPageShowsAllGroupsOfTheManager(t *testing.T) {
       "heldBack": [
         {
           "reason": "RestartLimit",
-          "message": "the restart limit holds the next start back until 2000-01-01T00:01:00Z"
+          "message": "the restart limit delays the next start until 2000-01-01T00:01:00Z"
         }
       ]
     }

@@ -37,7 +37,7 @@ Environment: TORPOR_MYSQL_PASSWORD is the password of ` + runner.BackupUser + `;
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Cluster, "cluster", "", "namespace/name of the MySQLCluster; part of the keys of the stored objects")
-	f.StringArrayVar(&o.Hosts, "host", nil, "host name of an instance, in the order of their indexes")
+	f.StringArrayVar(&o.Hosts, "host", nil, "host name of an instance; repeat the flag for each instance, in the order of their ordinals")
 	f.BoolVar(&o.IsCopy, "copy", false, "the cluster replicates from an external server, so no instance accepts writes")
 	f.DurationVar(&o.MaxLag, "max-lag", time.Minute, "maximum replication lag of the replica that is dumped; 0 means no limit")
 	f.DurationVar(&o.Retention, "retention", 0, "how long backups and binary logs are kept; 0 means no limit")
@@ -76,7 +76,7 @@ Environment: TORPOR_MYSQL_PASSWORD is the password of ` + runner.RestoreUser + `
 	f.StringVar(&point, "restore-point", "", "point in time to restore, such as 2026-11-20T22:00:00Z")
 	f.BoolVar(&o.FailsOnLeftOut, "fail-on-error", false, "fail if MySQL rejects a part of the backup, instead of omitting the part")
 	f.StringVar(&o.Host, "host", "", "host name of the instance to fill")
-	f.DurationVar(&o.Wait, "wait", time.Hour, "how long to wait for the instance to answer")
+	f.DurationVar(&o.Wait, "wait", time.Hour, "how long to wait for a response from the instance")
 	f.StringVar(&o.Schema, "schema", "", "the only schema to restore; empty means all")
 	f.StringArrayVar(&o.Users, "user", nil, "the only accounts to restore, as name or name@host; empty means all")
 	f.StringVar(&o.Result, "result", "", "file for the outcome, as JSON")
@@ -88,7 +88,7 @@ func shipBinlogsCommand(logs io.Writer, env func(string) string) *cobra.Command 
 	o := runner.ShipOptions{Clock: clock.RealClock{}, Log: slog.New(slog.NewJSONHandler(logs, nil))}
 	cmd := &cobra.Command{
 		Use:   "ship-binlogs",
-		Short: "Copy the binary logs of a MySQL cluster into a bucket or a folder, until it is stopped; runs in its own Pod",
+		Short: "Copy the binary logs of a MySQL cluster into a bucket or a folder until the process is stopped; runs in its own Pod",
 		Long: `Copy the binary logs of a MySQL cluster, so that a restore can reach any point in time. It needs mysqlbinlog on the PATH. The
 bucket also records the position at which it continues after it was killed. Only transactions that the primary has executed are copied.
 
@@ -102,7 +102,7 @@ Environment: TORPOR_MYSQL_PASSWORD is the password of ` + runner.BackupUser + `;
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Cluster, "cluster", "", "namespace/name of the MySQLCluster; part of the keys of the stored objects")
-	f.StringArrayVar(&o.Hosts, "host", nil, "host name of an instance, in the order of their indexes")
+	f.StringArrayVar(&o.Hosts, "host", nil, "host name of an instance; repeat the flag for each instance, in the order of their ordinals")
 	f.DurationVar(&o.Interval, "interval", 5*time.Second, "interval at which new events are stored")
 	f.StringVar(&o.Spool, "spool", "", "folder for data that is being uploaded; empty means the temporary folder of the machine")
 	f.StringVar(&o.Address, "address", "", "host:port on which the status is served; empty does not serve it")

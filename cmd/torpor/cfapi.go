@@ -58,7 +58,7 @@ Exit codes: 0 after a stop by signal, 1 after an error.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; empty uses KUBECONFIG, then the cluster this runs in")
+	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; empty uses KUBECONFIG, then the cluster in which the program runs")
 	f.StringVar(&o.Address, "address", "127.0.0.1:8443", "host:port of the API")
 	f.StringVar(&o.Namespace, "namespace", "torpor-system", "namespace in which orgs are created")
 	f.StringVar(&o.MetricsAddress, "metrics-address", "127.0.0.1:8082", `host:port of the metrics, "0" for none`)

@@ -65,7 +65,7 @@ Exit codes:
 		Example: `  torpor check
   torpor check --namespace torpor-system -o json
 
-  # Install, and return when the installation works
+  # Install, and wait until the installation works
   torpor install --image registry.example/torpor:v1 | kubectl apply -f -
   torpor check --wait --timeout 3m`,
 		Args: cobra.NoArgs,
@@ -83,10 +83,10 @@ Exit codes:
 			return run.run(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the hub; empty uses KUBECONFIG, then the cluster this runs in")
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the hub; empty uses KUBECONFIG, then the cluster in which the program runs")
 	cmd.Flags().StringVar(&o.Namespace, "namespace", "torpor-system", "namespace of the installation")
 	cmd.Flags().StringVarP(&run.output, "output", "o", "", "json; empty prints a table")
-	cmd.Flags().BoolVar(&run.waits, "wait", false, "return when the installation works")
+	cmd.Flags().BoolVar(&run.waits, "wait", false, "wait until the installation works")
 	cmd.Flags().DurationVar(&run.timeout, "timeout", defaultCheckWait, "how long to wait with --wait; then the exit code is 3")
 	return cmd
 }

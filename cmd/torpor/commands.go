@@ -34,7 +34,7 @@ func managerCommand(logs io.Writer, env func(string) string) *cobra.Command {
 	kubeconfig, logging := "", logFlags{}
 	cmd := &cobra.Command{
 		Use:   "manager",
-		Short: "Run the controllers; each starts when its API is installed and stops when it is removed",
+		Short: "Run the controllers; each starts when its API is installed and stops when its API is removed",
 		Long: `Run the controllers. The kinds need not be installed: a controller starts when its kind is served, and stops when the kind is
 removed. The manager keeps running.
 
@@ -61,7 +61,7 @@ it, unless GOMEMLIMIT is set.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the hub; empty uses KUBECONFIG, then the cluster this runs in")
+	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the hub; empty uses KUBECONFIG, then the cluster in which the program runs")
 	f.StringVar(&o.MetricsAddress, "metrics-address", "127.0.0.1:8080", `host:port of the metrics, "0" for none`)
 	f.BoolVar(&o.InsecureMetrics, "metrics-insecure", false, "serve the metrics over unauthenticated HTTP, instead of HTTPS with RBAC authorization for /metrics")
 	f.StringVar(&o.PprofAddress, "pprof-address", "0", `host:port of pprof profiles, over unauthenticated HTTP, "0" for none`)
@@ -73,7 +73,7 @@ it, unless GOMEMLIMIT is set.`,
 	addPageFlags(f, &o.Page)
 	f.StringSliceVar(&o.TakeOver, "take-over", nil, "controllers that also manage objects that Hive, MOCO, Korifi or eirini-controller writes; see docs/migration.md")
 	f.StringSliceVar(&o.WatchNamespaces, "watch-namespaces", nil, "the only namespaces whose objects are managed; empty means all")
-	f.BoolVar(&o.LeaderElection, "leader-elect", false, "elect a leader for each part of the controllers among several managers, so that only one of them acts")
+	f.BoolVar(&o.LeaderElection, "leader-elect", false, "elect one of several managers as the leader of each part of the controllers; the others wait")
 	f.StringVar(&o.Namespace, "namespace", "torpor-system", "namespace of the installation, which contains the Leases of the leaders")
 	addAppFlags(f, &o)
 	f.StringVar(&o.ExporterImage, "mysqld-exporter-image", manager.DefaultExporterImage, "image of mysqld_exporter, for MySQLClusters with spec.collectors")

@@ -11,8 +11,8 @@ import (
 // addEgressFlags adds the flags with which an administrator limits the servers to which the manager connects for
 // users.
 func addEgressFlags(f *pflag.FlagSet, o *manager.Options) {
-	f.StringSliceVar(&o.AllowEndpoints, "allow-endpoints", nil, "host names, patterns such as *.example.com, addresses or networks that "+
-		"endpoint_url of a credentials Secret may contain in addition to AWS's endpoints; empty allows all but link-local and metadata addresses")
+	f.StringSliceVar(&o.AllowEndpoints, "allow-endpoints", nil, "servers that users may choose for a cloud, for example with endpoint_url, auth_url or the address of a BMC, "+
+		"as host names, patterns such as *.example.com, addresses or networks; AWS's own endpoints are always allowed; empty allows all but link-local and metadata addresses")
 	f.StringVar(&o.LibvirtSocket, "libvirt-socket", "", "libvirt socket on the manager's machine, for credentials Secrets with a URI such as qemu:///system; "+
 		"a user who may write such a Secret can stop and start every machine of the host; empty refuses such URIs")
 	f.StringSliceVar(&o.AWSAssumeRoles, "aws-assume-roles", nil, "IAM roles that the manager assumes with its own identity for clusters that specify them, "+
@@ -21,7 +21,7 @@ func addEgressFlags(f *pflag.FlagSet, o *manager.Options) {
 		"for clusters whose credentials Secrets contain them without a client secret, as NAMESPACE=TENANT_ID/CLIENT_ID; the namespace may be *")
 	f.StringSliceVar(&o.ContainerEngineSockets, "container-engine-sockets", nil, "container engine sockets on the manager's machine that clusters of a namespace may use, "+
 		"as NAMESPACE=PATH such as fleet=/var/run/docker.sock; a user who may write ClusterDeployments there can stop any container of the engine")
-	f.StringSliceVar(&o.ImageRegistries, "image-registries", []string{"*"}, "registries from which the digest and the exposed ports of an app's image are read: * for all with a public address, "+
+	f.StringSliceVar(&o.ImageRegistries, "image-registries", []string{"*"}, "registries from which the manager reads the digest and the exposed ports of an app's image: * for all with a public address, "+
 		"none for no registry, or host names, patterns such as *.example.com, addresses and networks, with the prefix http:// for registries without TLS")
 	f.StringSliceVar(&o.AllowTargetProxies, "allow-target-proxies", nil, "host names, patterns such as *.example.com, addresses or networks of the proxies "+
 		"that kubeconfigs of clusters may contain in proxy-url; empty allows none")

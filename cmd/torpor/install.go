@@ -43,7 +43,7 @@ With --image the command prints the manifests of a manager for kubectl apply, an
 CustomResourceDefinitions of Torpor's own kinds; torpor install without --image installs the others.
 
 Exit codes: 0 if every definition is Torpor's, 4 if some are another project's, 1 after an error.`,
-		Example: `  # Print what is installed and what would change
+		Example: `  # Print the state of each definition and the changes that an installation would make
   torpor install --dry-run
 
   # Install a manager that stops the workloads of namespaces by schedules, and records requesters
@@ -67,8 +67,8 @@ Exit codes: 0 if every definition is Torpor's, 4 if some are another project's, 
 			return installCRDs(ctx, clients.ApiextensionsV1().CustomResourceDefinitions(), cmd.OutOrStdout(), dryRun)
 		},
 	}
-	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the hub; empty uses KUBECONFIG, then the cluster this runs in")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only print what is installed and what would change")
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the hub; empty uses KUBECONFIG, then the cluster in which the program runs")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only print the state of each definition and the changes that an installation would make")
 	cmd.Flags().StringVar(&manifests.Image, "image", "", "print the manifests of a manager with this image, and install nothing")
 	cmd.Flags().StringSliceVar(&manifests.Features, "features", nil,
 		"features of the printed manifests: "+strings.Join(config.Features(), ", ")+"; empty means all")

@@ -53,7 +53,7 @@ Exit codes: 0 if everything is removed, 1 after an error, when objects may be le
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; empty uses KUBECONFIG, then the cluster this runs in")
+	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; empty uses KUBECONFIG, then the cluster in which the program runs")
 	f.StringVar(&o.Namespace, "namespace", "torpor-system", "namespace of the installation")
 	f.BoolVar(&o.DeletesCRDs, "delete-crds", false, "also delete Torpor's CustomResourceDefinitions, if no objects of these kinds exist")
 	f.BoolVar(&o.DeletesObjects, "delete-objects", false, "with --delete-crds: also delete users' objects, including the data of databases")

@@ -61,10 +61,10 @@ type trialJob struct {
 
 func main() {
 	quick := flag.Bool("quick", false, "small sizes and one round: a few minutes instead of half an hour")
-	only := flag.String("only", "", "make only this measurement: installs, restarts, shared, storm, deletions, runtime, slow, providers or dormant")
-	soak := flag.Duration("soak", 0, "instead of measuring, change CRDs at random for this long, and check for lost events")
+	only := flag.String("only", "", "run only this measurement: installs, restarts, shared, storm, deletions, runtime, slow, providers or dormant")
+	soak := flag.Duration("soak", 0, "how long to change CRDs at random and check for lost events, instead of measuring")
 	seed := flag.Uint64("seed", 1, "seed of the soak's random changes")
-	file := flag.String("out", "conditional.json", "file to write the figures to: the medians of the rounds, in a flat JSON object")
+	file := flag.String("out", "conditional.json", "file for the medians of the rounds, as a flat JSON object")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -88,7 +88,7 @@ func runSoak(ctx context.Context, span time.Duration, seed uint64) (err error) {
 		withManager(ctx, mgr, func(ctx context.Context) { s.breakThings(ctx, pairs, span, seed) })
 		mgr.GetHTTPClient().CloseIdleConnections()
 		check(waitForGoroutines(ctx, base), "after the manager has ended")
-		fmt.Fprintf(os.Stdout, "soak of %s, seed %d: %d installs, %d versions off and on, %d objects, %d last deletions, %d restarts of the API server, %d CRDs that it established only after a nudge; nothing lost\n", span, seed,
+		fmt.Fprintf(os.Stdout, "soak of %s, seed %d: %d installs, %d versions off and on, %d objects, %d last deletions, %d restarts of the API server, %d CRDs that the API server established only after another update; nothing was lost\n", span, seed,
 			s.counts.installs.Load(), s.counts.reversions.Load(), s.counts.objects.Load(), s.counts.deletions.Load(), s.counts.restarts.Load(), s.counts.nudges.Load())
 	})
 }
@@ -180,7 +180,7 @@ func (s *soakRun) liveOnce(ctx context.Context, p *soakPair, random *rand.Rand) 
 	})
 	waitForPhase(ctx, conditional.Dormant, p.group, p.neighbour)
 	if missing := p.findMissing(p.gone, names); missing != "" {
-		check(errors.New(missing), "expected the last deletions to be reconciled before the stop of "+p.kind.Kind+", found one that was not")
+		check(errors.New(missing), "expected the last deletions of "+p.kind.Kind+" to be reconciled before the group stopped, found a deletion that was not")
 	}
 	s.counts.deletions.Add(int64(len(names)))
 	check(p.brokenPromise(), "check the workers")

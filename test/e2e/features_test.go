@@ -81,7 +81,7 @@ func TestHibernationAlone(t *testing.T) {
 	cluster.reachPowerState(t, hivev1.PowerStateRunning)
 	waits, refused := 0, 0
 	for line := range strings.Lines(m.LastOutput()) {
-		if strings.Contains(line, "the group waits for its rights") {
+		if strings.Contains(line, "the group waits until it is granted the missing permission") {
 			waits++
 		} else if strings.Contains(line, "forbidden") {
 			refused++

@@ -295,13 +295,13 @@ func (u *RestoredUsers) Names() ([]string, error) {
 	if json.Unmarshal(u.Raw, &text) == nil {
 		names = strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
 		if len(names) == 0 {
-			return nil, errors.New("users: expected the names of users, found none in the text; " + next)
+			return nil, errors.New("users: expected the names of users, found a string without a name; " + next)
 		}
 	} else if json.Unmarshal(u.Raw, &names) != nil {
-		return nil, errors.New("users: expected the names of users, found another value; " + next)
+		return nil, errors.New("users: expected a list of names or a string, found another JSON type; " + next)
 	}
 	if len(names) > maxRestoredUsers {
-		return nil, fmt.Errorf("users: expected at most %d, found %d; %s", maxRestoredUsers, len(names), next)
+		return nil, fmt.Errorf("users: expected at most %d names, found %d; %s", maxRestoredUsers, len(names), next)
 	}
 	if i := slices.IndexFunc(names, func(name string) bool { return name == "" || len(name) > maxRestoredUser }); i >= 0 {
 		return nil, fmt.Errorf("users[%d]: expected a name of 1 to %d bytes, found %d; %s",

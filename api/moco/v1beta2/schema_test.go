@@ -507,7 +507,7 @@ func (s *schemaServer) testRestoredUsers(t *testing.T) {
 func TestRestoredUsersHaveMaxima(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		`null`: "", `"a"`: "", `["a"]`: "", `" , "`: "found none in the text", `{}`: "found another value", `[1]`: "found another value",
+		`null`: "", `"a"`: "", `["a"]`: "", `" , "`: "found a string without a name", `{}`: "found another JSON type", `[1]`: "found another JSON type",
 		`[""]`: "users[0]: expected a name of 1 to 512 bytes, found 0",
 		`["a", "` + strings.Repeat("x", 513) + `"]`: "users[1]: expected a name of 1 to 512 bytes, found 513",
 		`"` + strings.Repeat("a,", 257) + `"`:       "expected at most 256, found 257",

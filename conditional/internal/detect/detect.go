@@ -195,8 +195,8 @@ func (d *Detector) logRefusal(t watchTarget, err error) {
 	switch {
 	case err != nil && !was:
 		d.loggedRefusals[t] = true
-		d.log.Info("not allowed to list and watch "+t.resource+": polling discovery instead, "+
-			"starts and stops are up to a minute late",
+		d.log.Info("not allowed to list and watch "+t.resource+": discovery is polled instead, "+
+			"so starts and stops are up to a minute late",
 			"name", t.name, "error", err.Error())
 	case err == nil && was:
 		delete(d.loggedRefusals, t)

@@ -37,7 +37,7 @@ type FieldIndex struct {
 // AppendIndex appends an index. It returns an error if the field already has one.
 func AppendIndex(all []*FieldIndex, i *FieldIndex) ([]*FieldIndex, error) {
 	if hasField(all, i.Field) {
-		return all, fmt.Errorf("expected one index of %T by field %s, found another one of that name: indexer conflict", i.Object, i.Field)
+		return all, fmt.Errorf("expected one index of %T by field %s, found another index by this field: indexer conflict", i.Object, i.Field)
 	}
 	return append(all, i), nil
 }

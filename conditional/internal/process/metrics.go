@@ -60,9 +60,9 @@ func RegistryOf(outer *delegatingmanager.Cache) (*Registry, error) {
 	}
 	made := &Registry{
 		groupState: desc("_state",
-			"1 for the current state of a conditional group, 0 for all others. States are the phases, and Disabled, Forbidden and Elsewhere instead of Dormant.", "group", "state"),
+			"1 for the current state of a conditional group, 0 for all others. The states are the phases; a dormant group can also have the state Disabled, Forbidden or Elsewhere.", "group", "state"),
 		groupHold: desc("_held_back",
-			"1 if this reason holds a conditional group back: RestartLimit, Forbidden, WatchForbidden or Draining.", "group", "reason"),
+			"1 if this reason delays the start or the stop of a conditional group: RestartLimit, Forbidden, WatchForbidden or Draining.", "group", "reason"),
 		groupCount:     desc("_groups", "Number of conditional groups in this process."),
 		serverCount:    desc("_api_servers", "Number of API servers that conditional groups watch."),
 		informerCount:  desc("_active_informers", "Number of informers that run for conditional groups."),
@@ -71,8 +71,8 @@ func RegistryOf(outer *delegatingmanager.Cache) (*Registry, error) {
 		probeCount:     desc("_probes_total", "Number of requests that check whether kinds are served: discovery queries and short watches.", "result"),
 		PhaseChanges:   counter("_transitions_total", "Number of phase changes of a conditional group.", "group", "to", "reason"),
 		OverdueDrains:  counter("_drain_timeouts_total", "Number of stops of a conditional group that exceeded its drain timeout.", "group"),
-		StartDurations: histogram("_start_seconds", "Time from Starting to Running of a conditional group."),
-		StopDurations:  histogram("_stop_seconds", "Time from Draining until all runnables of a conditional group have returned."),
+		StartDurations: histogram("_start_seconds", "Time from the phase Starting to the phase Running of a conditional group."),
+		StopDurations:  histogram("_stop_seconds", "Time from the phase Draining until all runnables of a conditional group have returned."),
 		states:         map[stateKey]*SharedState{},
 		vectors:        findControllerVectors(),
 		hosts:          map[<-chan struct{}]any{},
