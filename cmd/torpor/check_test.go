@@ -46,11 +46,11 @@ func TestCheckWaitsForAnInstallation(t *testing.T) {
 		"a manager that is starting: the command waits, and prints a line for each change": {
 			seen: []any{unreachable, unreachable, bare, started, waiting, readyHub()}, code: exit.Done, took: 10 * time.Second,
 			progress: "waiting: connection refused\nwaiting: no Deployment of the manager in namespace torpor-system\n" +
-				"waiting: 1 of 2 Pods of the manager are ready\nwaiting: the manager does not act yet: it does not hold the Lease of the installation\n",
+				"waiting: 1 of 2 Pods of the manager are ready\nwaiting: the manager does not change objects yet, because it does not hold the Lease of the installation\n",
 		},
 		"another installation that stays active: the command times out": {
 			seen: []any{elsewhere}, code: exit.TimedOut, took: time.Minute, says: "timed out: expected an installation that works, found: installation: expected the installation in namespace",
-			progress: "waiting: installation: expected the installation in namespace torpor-system to be active, found that the one in namespace elsewhere is\n",
+			progress: "waiting: installation: expected the installation in namespace torpor-system to be active, found that the installation in namespace elsewhere is active\n",
 		},
 		"a hub that never answers: the command times out": {
 			seen: []any{unreachable}, code: exit.TimedOut, took: time.Minute, says: "found: connection refused", progress: "waiting: connection refused\n",

@@ -240,7 +240,7 @@ func DescribeMissing(seen Observed, findings []Finding) string {
 	case d.Desired == 0 || d.Ready < d.Desired:
 		return fmt.Sprintf("%d of %d Pods of the manager are ready", d.Ready, d.Desired)
 	case seen.Acting != seen.Namespace:
-		return "the manager does not act yet: it does not hold the Lease of the installation"
+		return "the manager does not change objects yet, because it does not hold the Lease of the installation"
 	}
 	return ""
 }
@@ -262,7 +262,7 @@ func judgeKubernetes(seen Observed) []Finding {
 	isNew, err := isAtLeast(seen.Version, OldestKubernetes)
 	switch {
 	case err != nil:
-		return []Finding{{KubernetesCheck, Warned, err.Error(), "compare it with docs/upgrade.md"}}
+		return []Finding{{KubernetesCheck, Warned, err.Error(), "compare the version with docs/upgrade.md"}}
 	case !isNew:
 		return []Finding{{KubernetesCheck, Failed, fmt.Sprintf("expected Kubernetes %s or later, found %s", OldestKubernetes, seen.Version), "upgrade the hub; docs/upgrade.md lists the versions"}}
 	}
@@ -277,7 +277,7 @@ func judgeAPIs(seen Observed) []Finding {
 		}
 	}
 	if len(missing) > 0 {
-		return []Finding{{APIsCheck, Failed, "expected the API server to serve " + strings.Join(missing, ", ") + "; found that it does not", "enable them with --runtime-config, or upgrade the hub"}}
+		return []Finding{{APIsCheck, Failed, "expected the API server to serve " + strings.Join(missing, ", ") + "; found that it does not", "enable these APIs with --runtime-config, or upgrade the hub"}}
 	}
 	return []Finding{{APIsCheck, Passed, fmt.Sprintf("all %d kinds of objects that Torpor needs are served", len(NeededResources())), ""}}
 }
@@ -332,7 +332,7 @@ func judgeDefinitions(seen Observed) []Finding {
 			foreign = append(foreign, Finding{DefinitionsCheck, Warned, d.String(), "no action required; see docs/install-beside-upstream.md"})
 		}
 	}
-	found := Finding{DefinitionsCheck, Passed, fmt.Sprintf("%d are Torpor's, %d are missing", counts[crds.Current], counts[crds.Absent]), ""}
+	found := Finding{DefinitionsCheck, Passed, fmt.Sprintf("%d definitions are Torpor's, %d are missing", counts[crds.Current], counts[crds.Absent]), ""}
 	if counts[crds.OtherVersion] > 0 {
 		found.State, found.Remedy = Warned, "torpor install"
 		found.Message += fmt.Sprintf(", %d are of another version", counts[crds.OtherVersion])
@@ -350,7 +350,7 @@ func judgeInstallation(seen Observed) []Finding {
 		return append([]Finding{{InstallationCheck, Passed, "the installation in namespace " + seen.Acting + " is active", ""}}, judgeLeaders(seen.Leaders)...)
 	}
 	return []Finding{{
-		InstallationCheck, Failed, fmt.Sprintf("expected the installation in namespace %s to be active, found that the one in namespace %s is",
+		InstallationCheck, Failed, fmt.Sprintf("expected the installation in namespace %s to be active, found that the installation in namespace %s is active",
 			seen.Namespace, seen.Acting),
 		"uninstall one of them: only one installation can be active",
 	}}
@@ -404,10 +404,10 @@ func judgeRights(seen Observed) []Finding {
 	}
 	switch {
 	case len(missing) > 0:
-		return []Finding{{RightsCheck, Failed, "expected the permissions to install Torpor, found no permission to " + strings.Join(missing, ", "), "ask an admin of the hub to install it"}}
+		return []Finding{{RightsCheck, Failed, "expected the permissions to install Torpor, found no permission to " + strings.Join(missing, ", "), "ask an admin of the hub to install Torpor"}}
 	case len(granting) > 0:
 		return []Finding{{
-			RightsCheck, Warned, "found no permission to " + strings.Join(granting, ", ") + ", so you can only grant permissions that you have",
+			RightsCheck, Warned, "found no permission to " + strings.Join(granting, ", ") + ", so you can only grant permissions that you hold yourself",
 			"get every permission that config/rbac and config/features grant, or ask an admin of the hub",
 		}}
 	}
@@ -416,7 +416,7 @@ func judgeRights(seen Observed) []Finding {
 
 func judgeWebhooks(seen Observed) []Finding {
 	if len(seen.Webhooks) == 0 {
-		return []Finding{{WebhookCheck, Passed, "the admission of apps is not installed", ""}}
+		return []Finding{{WebhookCheck, Passed, "the admission webhook of apps is not installed", ""}}
 	}
 	soonest := seen.Now.AddDate(1, 0, 0)
 	for _, w := range seen.Webhooks {
@@ -429,7 +429,7 @@ func judgeWebhooks(seen Observed) []Finding {
 		}
 	}
 	left := soonest.Sub(seen.Now)
-	found := Finding{WebhookCheck, Passed, "the API server trusts the admission of apps until " + soonest.UTC().Format(time.RFC3339), ""}
+	found := Finding{WebhookCheck, Passed, "the API server trusts the admission webhook of apps until " + soonest.UTC().Format(time.RFC3339), ""}
 	switch {
 	case left <= 0:
 		found.State, found.Message = Failed, "expected a caBundle that is valid, found one that expired at "+soonest.UTC().Format(time.RFC3339)
@@ -437,7 +437,7 @@ func judgeWebhooks(seen Observed) []Finding {
 		found.State = Warned
 	}
 	if found.State != Passed {
-		found.Remedy = "the manager renews it when a third of its validity remains: check the manager's log, or the controller that issues the certificate instead"
+		found.Remedy = "the manager renews its certificate when a third of the validity remains: check its log; if another controller issues the certificate, check that controller"
 	}
 	return []Finding{found}
 }
@@ -455,7 +455,7 @@ func judgeAdmission(seen Observed) []Finding {
 		case a.Problem != "":
 			return []Finding{{
 				AdmissionCheck, Warned, fmt.Sprintf("expected %s to record the requester of a dry-run request that creates a %s: %s", a.Admission, a.Kind, a.Problem),
-				"see docs/record.md: the requesters of stops are not recorded",
+				"the requesters of stops are not recorded; see docs/record.md",
 			}}
 		case a.IsForbidden:
 			unknown = append(unknown, a.Kind)
@@ -470,9 +470,9 @@ func judgeAdmission(seen Observed) []Finding {
 			"check as a user with this permission",
 		}}
 	case len(answered) == 0:
-		return []Finding{{AdmissionCheck, Passed, "no policy or webhook that would answer is installed", ""}}
+		return []Finding{{AdmissionCheck, Passed, "no admission policy and no webhook of Torpor is installed", ""}}
 	}
-	return []Finding{{AdmissionCheck, Passed, "dry-run requests are answered: " + strings.Join(answered, ", "), ""}}
+	return []Finding{{AdmissionCheck, Passed, "dry-run requests reach their admission: " + strings.Join(answered, ", "), ""}}
 }
 
 // findLastExpiry returns when the last certificate of a bundle expires. A bundle contains two certificates while a
@@ -489,7 +489,7 @@ func findLastExpiry(bundle []byte) (last time.Time, err error) {
 	}
 	if last.IsZero() {
 		if len(bundle) == 0 {
-			return last, errors.New("expected a certificate in the caBundle, found it empty")
+			return last, errors.New("expected a certificate in the caBundle, found an empty caBundle")
 		}
 		return last, fmt.Errorf("expected a certificate in the caBundle, found %d bytes without one", len(bundle))
 	}
@@ -498,14 +498,14 @@ func findLastExpiry(bundle []byte) (last time.Time, err error) {
 
 func judgeClock(seen Observed) []Finding {
 	if seen.ServerTime.IsZero() {
-		return []Finding{{ClockCheck, Warned, "the response from the API server has no date", "compare the two clocks yourself"}}
+		return []Finding{{ClockCheck, Warned, "the response from the API server has no date", "compare the clocks of the API server and of this machine by hand"}}
 	}
 	// The Date header has whole seconds, and the request took some time.
 	skew := seen.Now.Sub(seen.ServerTime).Abs()
 	skew = max(0, skew-seen.Travel-time.Second)
 	found := Finding{ClockCheck, Passed, fmt.Sprintf("the clocks of the API server and of this machine agree within %s", bearableSkew), ""}
 	if skew > bearableSkew {
-		found.State, found.Remedy = Warned, "synchronize both with the same time source: ends of stops, Leases and certificates depend on it"
+		found.State, found.Remedy = Warned, "synchronize both clocks with one time source: the ends of stops, Leases and certificates depend on them"
 		found.Message = fmt.Sprintf("the clocks of the API server and of this machine are %s apart", skew.Round(time.Second))
 	}
 	if skew > harmfulSkew {

@@ -59,7 +59,7 @@ func TestJudge(t *testing.T) {
 		}, RecordCheck, Passed, "a webhook records the requesters of stops while the manager is available: torpor-mysql-record"},
 		"a recording webhook without a caBundle warns": {func(o *Observed) {
 			o.Served, o.RecordWebhooks = NeededResources(), []WebhookClient{{Name: "torpor-mysql-record"}}
-		}, RecordCheck, Warned, "webhook torpor-mysql-record: expected a certificate in the caBundle, found it empty; the requesters of stops are not recorded"},
+		}, RecordCheck, Warned, "webhook torpor-mysql-record: expected a certificate in the caBundle, found an empty caBundle; the requesters of stops are not recorded"},
 		"a recording webhook with an expired CA certificate warns": {func(o *Observed) {
 			o.RecordWebhooks = []WebhookClient{{CABundle: bundleUntil(t, now().Add(-time.Hour))}}
 		}, RecordCheck, Warned, "found one that expired at 2026-11-24T11:00:00Z"},
@@ -78,7 +78,7 @@ func TestJudge(t *testing.T) {
 			o.Acting, o.RecordPolicies = "torpor-system", []string{"a"}
 			o.Leaders = []PartLeader{{Part: "apps", Lease: "torpor-apps", Pod: "laptop", Scope: "unknown controllers", EndedAt: now()}}
 		}, InstallationCheck, Warned, "no manager leads the part apps with unknown controllers: Pod laptop has not renewed the Lease torpor-apps since 2026-11-24T12:00:00Z"},
-		"an active installation in another namespace fails": {func(o *Observed) { o.Acting = "elsewhere" }, InstallationCheck, Failed, "the one in namespace elsewhere is"},
+		"an active installation in another namespace fails": {func(o *Observed) { o.Acting = "elsewhere" }, InstallationCheck, Failed, "the installation in namespace elsewhere is active"},
 		"a ready Deployment passes":                         {func(o *Observed) { o.Deployment = &ManagerDeployment{Desired: 2, Ready: 2} }, DeploymentCheck, Passed, "2 of 2 Pods"},
 		"a Deployment without a ready Pod fails with the Pod's reason": {func(o *Observed) {
 			o.Deployment = &ManagerDeployment{Desired: 2, Problems: []string{"torpor-manager-a: ImagePullBackOff: not found"}}
@@ -87,7 +87,7 @@ func TestJudge(t *testing.T) {
 		"a Deployment that is scaled to zero fails":              {func(o *Observed) { o.Deployment = &ManagerDeployment{} }, DeploymentCheck, Failed, "expected 1 ready Pods"},
 		"a missing permission fails and is named":                {func(o *Observed) { o.Missing = []AccessRight{needed[0], GrantingRights()[0]} }, RightsCheck, Failed, "no permission to create namespaces"},
 		"missing permissions to grant permissions warn":          {func(o *Observed) { o.Missing = GrantingRights() }, RightsCheck, Warned, "escalate clusterroles.rbac.authorization.k8s.io"},
-		"an app webhook without a caBundle fails":                {func(o *Observed) { o.Webhooks = []WebhookClient{{Name: "mutate"}} }, WebhookCheck, Failed, "found it empty"},
+		"an app webhook without a caBundle fails":                {func(o *Observed) { o.Webhooks = []WebhookClient{{Name: "mutate"}} }, WebhookCheck, Failed, "found an empty caBundle"},
 		"an app webhook with a malformed caBundle fails":         {func(o *Observed) { o.Webhooks = []WebhookClient{{Name: "mutate", CABundle: []byte("x")}} }, WebhookCheck, Failed, "found 1 bytes"},
 		"an app webhook with an expired caBundle fails":          {func(o *Observed) { o.Webhooks = []WebhookClient{{CABundle: bundleUntil(t, now().Add(-time.Hour))}} }, WebhookCheck, Failed, "expired at 2026-11-24T11:00:00Z"},
 		"an app webhook whose caBundle expires in an hour warns": {func(o *Observed) { o.Webhooks = []WebhookClient{{CABundle: bundleUntil(t, now().Add(time.Hour))}} }, WebhookCheck, Warned, "2026-11-24T13:00:00Z"},
@@ -96,7 +96,7 @@ func TestJudge(t *testing.T) {
 		}, WebhookCheck, Passed, "2026-12-24"},
 		"answered dry-run requests pass, and the message names the policy and the webhook that answered": {func(o *Observed) {
 			o.Admission = []AdmissionAnswer{{Kind: "Deployment", Admission: "torpor-workloads-record"}, {Kind: "CFApp", Admission: "torpor", IsForApps: true}}
-		}, AdmissionCheck, Passed, "dry-run requests are answered: Deployment by torpor-workloads-record, CFApp by torpor"},
+		}, AdmissionCheck, Passed, "dry-run requests reach their admission: Deployment by torpor-workloads-record, CFApp by torpor"},
 		"a policy that records no requester of a dry-run request warns": {func(o *Observed) {
 			o.Admission = []AdmissionAnswer{{Kind: "Deployment", Admission: "torpor-workloads-record", Problem: "found no annotation"}}
 		}, AdmissionCheck, Warned, "expected torpor-workloads-record to record the requester of a dry-run request that creates a Deployment: found no annotation"},

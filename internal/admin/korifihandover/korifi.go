@@ -107,7 +107,7 @@ func takeObject(ctx context.Context, e objecteditor.Editor, obj *metav1.PartialO
 	var done []string
 	if isHandled && owner != "" {
 		fields["annotations"] = map[string]string{torporv1alpha1.TakeOverAnnotation: "true"}
-		done = append(done, "Torpor handles it from now on")
+		done = append(done, "Torpor manages the object from now on")
 	}
 	if len(left) < len(obj.Finalizers) {
 		fields["finalizers"] = left
@@ -199,13 +199,13 @@ func bindRole(ctx context.Context, e objecteditor.Editor, theirs *rbacv1.RoleBin
 		return requireGives(&present, own, theirs.Name)
 	}
 	if e.DryRun {
-		e.Print("would create", own, role+" for the subjects of "+theirs.Name)
+		e.Print("would create", own, role+" for the subjects of the RoleBinding "+theirs.Name)
 		return nil
 	}
 	if err := e.Client.Create(ctx, own); err != nil && !k8serrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create the RoleBinding %s/%s: %w", own.Namespace, own.Name, err)
 	}
-	e.Print("created", own, role+" for the subjects of "+theirs.Name)
+	e.Print("created", own, role+" for the subjects of the RoleBinding "+theirs.Name)
 	return nil
 }
 
@@ -219,7 +219,7 @@ func requireGives(present, own *rbacv1.RoleBinding, of string) error {
 	}
 	for _, subject := range own.Subjects {
 		if !slices.Contains(present.Subjects, subject) {
-			return fmt.Errorf("the RoleBinding %s/%s: expected the subjects of %s, found that %s %s is missing; %s", own.Namespace, own.Name, of, subject.Kind, subject.Name, remedy)
+			return fmt.Errorf("the RoleBinding %s/%s: expected the subjects of the RoleBinding %s, found that %s %s is missing; %s", own.Namespace, own.Name, of, subject.Kind, subject.Name, remedy)
 		}
 	}
 	return nil

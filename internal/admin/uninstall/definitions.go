@@ -55,7 +55,7 @@ func (o Options) listOwnDefinitions(ctx context.Context) ([]ownDefinition, error
 		case err != nil:
 			return nil, fmt.Errorf("compare %s: %w", ours.Name, err)
 		case judgement.State == crds.Foreign:
-			o.Print("kept", served, "it is another project's")
+			o.Print("kept", served, "it belongs to another project")
 		default:
 			kind := metav1.TypeMeta{APIVersion: ours.Spec.Group + "/" + ours.Spec.Versions[0].Name, Kind: ours.Spec.Names.ListKind}
 			own = append(own, ownDefinition{served, kind})

@@ -180,7 +180,7 @@ func TestCRDsAreDeletedOnlyOnRequest(t *testing.T) {
 	began := time.Now()
 	testenv.ExpectNoError(t, run(Options{DeletesObjects: true}))
 	t.Logf("it took %s", time.Since(began))
-	for _, line := range []string{"kept CustomResourceDefinition clusterdeployments.hive.openshift.io: it is another project's\n", "deleted CustomResourceDefinition cfapps.korifi.cloudfoundry.org\n"} {
+	for _, line := range []string{"kept CustomResourceDefinition clusterdeployments.hive.openshift.io: it belongs to another project\n", "deleted CustomResourceDefinition cfapps.korifi.cloudfoundry.org\n"} {
 		if !strings.Contains(out.String(), line) {
 			t.Errorf("expected %q, found %s", line, out.String())
 		}

@@ -27,5 +27,5 @@ func checkClientVersion(userAgent string) error {
 		return nil
 	}
 	return apierrors.NewInvalidRequest("expected version " + handlers.MinClientVersion + " of the cf client or a later one, because earlier ones cannot log in with a kubeconfig; found " +
-		text + "; install a later one")
+		text + "; install that version or a later one")
 }

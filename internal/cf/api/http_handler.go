@@ -170,7 +170,7 @@ func (s *server) writeError(w http.ResponseWriter, req *http.Request, err error)
 	}
 	// Client errors are not logged, because operators cannot act on them.
 	if known.Status >= http.StatusInternalServerError {
-		s.log.Error("request not answered", "method", req.Method, "path", req.URL.Path, "status", known.Status, "error", err)
+		s.log.Error("Request failed", "method", req.Method, "path", req.URL.Path, "status", known.Status, "error", err)
 	}
 	if known.Status == http.StatusTooManyRequests || known.Status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "1")

@@ -36,7 +36,7 @@ func korifiDifferences() []korifiDifference {
 		{"a task that is deleted after minutes", 1, "tasks are kept for 31 days, as in Cloud Foundry"},
 		{"`credentials: null` of a service without credentials", 2, "`credentials` is an empty object, as in Cloud Foundry"},
 		{"the command of the Procfile in the manifest of an app", 1, "the manifest has only commands that were set, as in Cloud Foundry"},
-		{"credentials of services as files", 4, "apps get them in `VCAP_SERVICES`"},
+		{"credentials of services as files", 4, "apps get the credentials in `VCAP_SERVICES`"},
 		{"answers of Korifi's sample app", 3, "a node without containers answers in its place"},
 	}
 }

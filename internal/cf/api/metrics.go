@@ -40,7 +40,7 @@ func newMetrics() *serverMetrics {
 			Name: "torpor_cf_api_requests_total", Help: "Number of requests to the CF API, by route and status; 499 if the client disconnected.",
 		}, []string{"route", "code"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "torpor_cf_api_request_duration_seconds", Help: "Response time of the CF API, by route, including the time for which answers are delayed.",
+			Name: "torpor_cf_api_request_duration_seconds", Help: "Response time of the CF API, by route, including the time for which responses are delayed.",
 			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15},
 		}, []string{"route"}),
 	}

@@ -201,7 +201,7 @@ func newTLSConfig(ctx context.Context, o Options) (*tls.Config, error) {
 		}
 	}
 	if certificate == "" || key == "" {
-		return nil, errors.New("expected --tls-cert and --tls-key, or --tls-folder for a self-signed certificate, because clients send keys; found neither")
+		return nil, errors.New("expected --tls-cert and --tls-key, or --tls-folder for a self-signed certificate, because clients send private keys; found neither")
 	}
 	watcher, err := certwatcher.New(certificate, key)
 	if err != nil {
@@ -209,7 +209,7 @@ func newTLSConfig(ctx context.Context, o Options) (*tls.Config, error) {
 	}
 	go func() {
 		if err := watcher.Start(ctx); err != nil {
-			o.Log.Error("the certificate is no longer watched; restart when it changes", "error", err)
+			o.Log.Error("the certificate file is no longer watched; restart torpor cf-api when the file changes", "error", err)
 		}
 	}()
 	return &tls.Config{GetCertificate: watcher.GetCertificate, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}, nil

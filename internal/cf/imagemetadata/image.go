@@ -205,7 +205,7 @@ func explainFailure(err error, named reference.Named) build.ImageAnswer {
 	case isSilence(err):
 		return build.ImageAnswer{Reason: korifiv1alpha1.RegistrySilentReason, Message: fmt.Sprintf("expected a response of %s over TLS within %s, found none or an untrusted certificate; push again when the registry responds", registry, askTimeout)}
 	default:
-		return build.ImageAnswer{Reason: korifiv1alpha1.ImageUnreadableReason, Message: "expected " + registry + " to respond as a registry with an image for linux, found something else"}
+		return build.ImageAnswer{Reason: korifiv1alpha1.ImageUnreadableReason, Message: "expected " + registry + " to respond as a registry with an image for linux, found another response"}
 	}
 }
 

@@ -35,8 +35,8 @@ const (
 )
 
 var (
-	errNotPublic       = errors.New("the address is not public, and the policy does not list it")
-	errPlainHTTP       = errors.New("the URL is not https, and the policy does not list its server with http://")
+	errNotPublic       = errors.New("the address is not public, and --image-registries does not list it")
+	errPlainHTTP       = errors.New("the URL is not https, and --image-registries does not list its server with http://")
 	errTooManyRequests = errors.New("the registry redirects too often")
 	errNoSuchProxy     = errors.New("the proxy of the environment is not a URL")
 )

@@ -142,7 +142,7 @@ func silentAnswer(named reference.Named) build.ImageAnswer {
 }
 
 func busyAnswer() build.ImageAnswer {
-	return build.ImageAnswer{Reason: korifiv1alpha1.RegistryBusyReason, Message: "too many images are being looked up; push again later"}
+	return build.ImageAnswer{Reason: korifiv1alpha1.RegistryBusyReason, Message: "the manager is reading the metadata of too many images; push again later"}
 }
 
 func (s *Service) isSilent(registry string) bool {

@@ -69,7 +69,7 @@ func Rules() []decision.Rule[Observed, Plan] {
 		{Name: "wait for the status of a new Image", When: isStatusOld, Then: wait},
 		{Name: "image is built", When: isBuilt, Then: setDroplet},
 		{Name: "kpack has failed", When: hasFailed, Then: reportFailure},
-		{Name: "kpack builds", When: decision.Always[Observed], Then: wait},
+		{Name: "kpack is building", When: decision.Always[Observed], Then: wait},
 	}
 }
 

@@ -80,9 +80,9 @@ func TestDecide(t *testing.T) {
 			Plan{Rule: "wait for the status of a new Image"},
 		},
 		"a build waits while kpack runs": {
-			func(o *Observed) { o.Image = exampleImage(metav1.ConditionUnknown, "b1-build-1 is executing") }, Plan{Rule: "kpack builds"},
+			func(o *Observed) { o.Image = exampleImage(metav1.ConditionUnknown, "b1-build-1 is executing") }, Plan{Rule: "kpack is building"},
 		},
-		"a build waits while its Image has no conditions": {func(o *Observed) { o.Image = &Progress{IsOwned: true, IsCurrent: true} }, Plan{Rule: "kpack builds"}},
+		"a build waits while its Image has no conditions": {func(o *Observed) { o.Image = &Progress{IsOwned: true, IsCurrent: true} }, Plan{Rule: "kpack is building"}},
 		"a built image becomes the droplet": {
 			func(o *Observed) { o.Image = exampleImage(metav1.ConditionTrue, "") }, Plan{Rule: "image is built", Droplet: droplet},
 		},
@@ -91,7 +91,7 @@ func TestDecide(t *testing.T) {
 				o.Image = exampleImage(metav1.ConditionTrue, "")
 				o.Image.Status.LatestImage = "registry.example.com/droplets/dev"
 			},
-			Plan{Rule: "kpack builds"},
+			Plan{Rule: "kpack is building"},
 		},
 		"a failure has the message of the Image": {
 			func(o *Observed) {

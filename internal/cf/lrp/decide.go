@@ -132,7 +132,7 @@ func decideBudget(o Observed) Plan {
 	case !wanted && o.Budget != nil && metav1.IsControlledBy(o.Budget, o.LRP):
 		return Plan{Do: DeleteBudget, Why: "delete the disruption budget, because the LRP has fewer than two instances"}
 	default:
-		return Plan{Why: "as it should be"}
+		return Plan{Why: "nothing to change"}
 	}
 }
 

@@ -43,7 +43,7 @@ func decideScaleDown(o Observed, wanted int32, why string) Plan {
 	case replicas < desiredReplicas(o.StatefulSet):
 		return Plan{Do: ScaleStatefulSet, Replicas: replicas, Why: why}
 	default:
-		return Plan{After: wait, Why: "keep serving until gateways have noticed"}
+		return Plan{After: wait, Why: "removed instances serve until gateways have removed them"}
 	}
 }
 

@@ -52,7 +52,7 @@ func Decide(o Observed) Plan {
 		return Plan{LookAgain: true, Why: "name taken", Ready: new(decision.False(korifiv1alpha1.NameTakenReason,
 			"expected the namespace "+name+" to be free, found one that has another owner or is being deleted; delete that namespace, or choose another name"))}
 	default:
-		return Plan{AddLabels: missingLabels(o.Namespace), CreatePolicy: o.LacksPolicy, Why: "as it should be", Ready: new(decision.True(korifiv1alpha1.NamespaceReadyReason, "the namespace "+name+" exists"))}
+		return Plan{AddLabels: missingLabels(o.Namespace), CreatePolicy: o.LacksPolicy, Why: "nothing to change", Ready: new(decision.True(korifiv1alpha1.NamespaceReadyReason, "the namespace "+name+" exists"))}
 	}
 }
 

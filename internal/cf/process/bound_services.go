@@ -61,7 +61,7 @@ func FormatServices(bound []BoundService) ([]byte, error) {
 			entry.BindingName = &b.BindingName
 		}
 		if !json.Valid(b.Credentials) {
-			return nil, fmt.Errorf("expected JSON as the credentials of the service instance %s, found something else; set the credentials of the instance again", b.Name)
+			return nil, fmt.Errorf("expected JSON as the credentials of the service instance %s, found other data; set the credentials of the instance again", b.Name)
 		}
 		byLabel[entry.Label] = append(byLabel[entry.Label], entry)
 	}

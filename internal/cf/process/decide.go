@@ -19,30 +19,30 @@ const endSlack = 30 * time.Second
 // Rules returns the rules in order. The first rule that matches is used, and the last one always matches. LRPs are
 // deleted because of the app's spec and revisions, never because of conditions.
 //
-// Invariant: let r be the app's revision, s <= r the revision that its last stop began, and t the target revision, s <=
-// t <= r. The rules delete every LRP below s before they create the LRP of t, and "held until drained" delays that
-// creation until no LRP and no Pod below s is left. So Pods of t never run while Pods of a revision below s remain,
-// unless revisions may overlap or the drain timeout has passed. The model test TestEveryStateIsSafeAndConverges checks
-// every interleaving.
+// Invariant: let r be the app's revision, s <= r the revision that its last stop began, and t the target revision, s
+// <= t <= r. The rules delete every LRP below s before they create the LRP of t, and "new revision held until drained"
+// delays that creation until no LRP and no Pod below s is left. So Pods of t never run while Pods of a revision below
+// s remain, unless revisions may overlap or the drain timeout has passed. The model test
+// TestEveryStateIsSafeAndConverges checks every interleaving.
 func Rules() []decision.Rule[Observed, Plan] {
 	return []decision.Rule[Observed, Plan]{
-		{Name: "deleted", When: Observed.isDeleted, Then: planDeleted},
+		{Name: "process is deleted", When: Observed.isDeleted, Then: planDeleted},
 		{Name: "revision unreadable", When: Observed.isAppUnreadable, Then: planUnreadable},
 		// Invariant: this rule precedes every rule that deletes. An LRP above r proves that the cached app is stale. A
 		// deletion decided from the stale app could remove an LRP that the app needs now.
-		{Name: "newer revision", When: Observed.hasNewerLRP, Then: planNewerRevision},
+		{Name: "LRP newer than the app", When: Observed.hasNewerLRP, Then: planNewerRevision},
 		{Name: "delete obsolete LRPs", When: Observed.hasObsoleteLRPs, Then: planDeletion},
 
-		{Name: "Korifi's Pods left", When: Observed.waitsForUpstream, Then: planWaitForUpstream},
+		{Name: "Korifi's Pods still exist", When: Observed.waitsForUpstream, Then: planWaitForUpstream},
 		{Name: "stopping", When: Observed.isStopping, Then: planStopping},
 		{Name: "stopped", When: Observed.isStopped, Then: planStopped},
 
-		{Name: "held until drained", When: Observed.waitsForDrain, Then: planWaitForDrain},
+		{Name: "new revision held until drained", When: Observed.waitsForDrain, Then: planWaitForDrain},
 		{Name: "waiting for the LRP name", When: Observed.isNameInUse, Then: planWaitForName},
 		{Name: "no droplet", When: Observed.lacksDroplet, Then: planNoDroplet},
-		{Name: "create", When: Observed.lacksTargetLRP, Then: planCreate},
-		{Name: "scale", When: Observed.needsScaling, Then: planScale},
-		{Name: "retire replaced", When: Observed.hasReplacedInstances, Then: planRetire},
+		{Name: "create the LRP", When: Observed.lacksTargetLRP, Then: planCreate},
+		{Name: "scale the LRP", When: Observed.needsScaling, Then: planScale},
+		{Name: "retire replaced instances", When: Observed.hasReplacedInstances, Then: planRetire},
 
 		{Name: "canary paused", When: Observed.isCanaryComplete, Then: planCanaryWaits},
 		{Name: "deploying", When: Observed.isDeploying, Then: planDeploying},

@@ -98,7 +98,7 @@ func TestDecide(t *testing.T) {
 	const running = korifiv1alpha1.RunningReason
 	n3, n4, n5 := revision.LRPName(guid, 3), revision.LRPName(guid, 4), revision.LRPName(guid, 5)
 	create := func(n int32) decisionSummary {
-		return decisionSummary{"create", CreateLRP{n5, 5, n}, starting, drained, 0}
+		return decisionSummary{"create the LRP", CreateLRP{n5, 5, n}, starting, drained, 0}
 	}
 	runs := decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, drained, 0}
 	for name, row := range map[string]struct {
@@ -107,23 +107,23 @@ func TestDecide(t *testing.T) {
 	}{
 		"a process that is being deleted is not changed": {
 			observedApp(withLRP(4, 3), func(o *Observed) { o.Deleted, o.App.Unreadable = true, "x" }),
-			decisionSummary{"deleted", Nothing{}, korifiv1alpha1.DeletedReason, draining, 0},
+			decisionSummary{"process is deleted", Nothing{}, korifiv1alpha1.DeletedReason, draining, 0},
 		},
 		"an unreadable revision causes no action": {
 			observedApp(withLRP(4, 3), func(o *Observed) { o.App = DesiredApp{Started: true, Unreadable: "x"} }),
 			decisionSummary{"revision unreadable", Nothing{}, korifiv1alpha1.RevisionUnreadableReason, drained, staleInterval},
 		},
 		"an LRP of a newer revision is kept": {
-			observedApp(withLRP(6, 3), withLRP(4, 3)), decisionSummary{"newer revision", Nothing{}, korifiv1alpha1.NewerRevisionReason, draining, staleInterval},
+			observedApp(withLRP(6, 3), withLRP(4, 3)), decisionSummary{"LRP newer than the app", Nothing{}, korifiv1alpha1.NewerRevisionReason, draining, staleInterval},
 		},
 		"an LRP of a newer revision is kept even if the app is stopped": {
-			observedApp(withLRP(6, 3), whenStopped), decisionSummary{"newer revision", Nothing{}, korifiv1alpha1.NewerRevisionReason, drained, staleInterval},
+			observedApp(withLRP(6, 3), whenStopped), decisionSummary{"LRP newer than the app", Nothing{}, korifiv1alpha1.NewerRevisionReason, drained, staleInterval},
 		},
 		"an app is not started while Korifi's Pods exist": {
-			observedApp(func(o *Observed) { o.UpstreamPods = 2 }), decisionSummary{"Korifi's Pods left", Nothing{}, torporv1alpha1.AnotherWriterReason, drained, staleInterval},
+			observedApp(func(o *Observed) { o.UpstreamPods = 2 }), decisionSummary{"Korifi's Pods still exist", Nothing{}, torporv1alpha1.AnotherWriterReason, drained, staleInterval},
 		},
 		"a stop is not complete while Korifi's Pods exist": {
-			observedApp(func(o *Observed) { o.UpstreamPods = 2 }, whenStopped), decisionSummary{"Korifi's Pods left", Nothing{}, torporv1alpha1.AnotherWriterReason, drained, staleInterval},
+			observedApp(func(o *Observed) { o.UpstreamPods = 2 }, whenStopped), decisionSummary{"Korifi's Pods still exist", Nothing{}, torporv1alpha1.AnotherWriterReason, drained, staleInterval},
 		},
 		"a running app is not affected by Korifi's Pods": {
 			observedApp(withLRP(5, 3), withPods(5, 3, 0), func(o *Observed) { o.UpstreamPods = 2 }), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, drained, 0},
@@ -144,46 +144,46 @@ func TestDecide(t *testing.T) {
 
 		"a start creates an LRP":                                          {observedApp(), create(3)},
 		"a start with zero instances is complete immediately":             {observedApp(wantingInstances(0)), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, drained, 0}},
-		"a scale to zero is complete immediately":                         {observedApp(wantingInstances(0), withLRP(5, 3)), decisionSummary{"scale", ScaleLRP{n5, 0}, korifiv1alpha1.RunningReason, drained, 0}},
+		"a scale to zero is complete immediately":                         {observedApp(wantingInstances(0), withLRP(5, 3)), decisionSummary{"scale the LRP", ScaleLRP{n5, 0}, korifiv1alpha1.RunningReason, drained, 0}},
 		"an app without a droplet is not started":                         {observedApp(func(o *Observed) { o.NoDroplet = "x" }), decisionSummary{"no droplet", Nothing{}, korifiv1alpha1.DropletMissingReason, drained, 0}},
 		"a running revision is not affected by a missing droplet":         {observedApp(withLRP(5, 3), withPods(5, 3, 0), func(o *Observed) { o.NoDroplet = "x" }), runs},
 		"LRPs of older revisions are deleted before a new LRP is created": {observedApp(withLRP(4, 3), withPods(4, 3, 0)), decisionSummary{"delete obsolete LRPs", DeleteLRPs{[]string{n4}}, starting, draining, 0}},
 		"an LRP with an invalid version counts as older":                  {observedApp(withLRP(revision.UnknownRevision, 3)), decisionSummary{"delete obsolete LRPs", DeleteLRPs{[]string{revision.LRPName(guid, revision.UnknownRevision)}}, starting, draining, 0}},
-		"a new revision is held back while old instances terminate":       {observedApp(withDyingLRP(4), withPods(4, 0, 3)), decisionSummary{"held until drained", Nothing{}, held, draining, left}},
+		"a new revision is held back while old instances terminate":       {observedApp(withDyingLRP(4), withPods(4, 0, 3)), decisionSummary{"new revision held until drained", Nothing{}, held, draining, left}},
 		"a new revision is held back by Pods without an LRP": {
-			observedApp(withPods(4, 1, 0)), decisionSummary{"held until drained", Nothing{}, held, draining, 0},
+			observedApp(withPods(4, 1, 0)), decisionSummary{"new revision held until drained", Nothing{}, held, draining, 0},
 		},
 		"a new revision is held back by an LRP without Pods": {
-			observedApp(withDyingLRP(4)), decisionSummary{"held until drained", Nothing{}, held, draining, 0},
+			observedApp(withDyingLRP(4)), decisionSummary{"new revision held until drained", Nothing{}, held, draining, 0},
 		},
 		"a new revision is not held back if revisions may overlap": {
-			observedApp(withDyingLRP(4), withPods(4, 0, 3), whenOverlapping), decisionSummary{"create", CreateLRP{n5, 5, 3}, starting, draining, left},
+			observedApp(withDyingLRP(4), withPods(4, 0, 3), whenOverlapping), decisionSummary{"create the LRP", CreateLRP{n5, 5, 3}, starting, draining, left},
 		},
 		"a new revision starts after the drain timeout, which Draining reports": {
 			observedApp(withDyingLRP(4), withPods(4, 0, 3), func(o *Observed) { o.App.DrainTimeout = 5 * time.Second }),
-			decisionSummary{"create", CreateLRP{n5, 5, 3}, starting, korifiv1alpha1.DrainTimeoutReason, 0},
+			decisionSummary{"create the LRP", CreateLRP{n5, 5, 3}, starting, korifiv1alpha1.DrainTimeoutReason, 0},
 		},
 		"the drain timeout counts from the deletion of the LRP if its Pods are not being deleted": {
-			observedApp(withDyingLRP(4, 5*time.Second), withPods(4, 2, 0)), decisionSummary{"held until drained", Nothing{}, held, draining, left},
+			observedApp(withDyingLRP(4, 5*time.Second), withPods(4, 2, 0)), decisionSummary{"new revision held until drained", Nothing{}, held, draining, left},
 		},
 		"a new revision is not held back by Pods of a deleted LRP after the drain timeout": {
-			observedApp(withDyingLRP(4, time.Hour), withPods(4, 2, 0)), decisionSummary{"create", CreateLRP{n5, 5, 3}, starting, korifiv1alpha1.DrainTimeoutReason, 0},
+			observedApp(withDyingLRP(4, time.Hour), withPods(4, 2, 0)), decisionSummary{"create the LRP", CreateLRP{n5, 5, 3}, starting, korifiv1alpha1.DrainTimeoutReason, 0},
 		},
 		"a new revision is not held back by an LRP with a finalizer after the drain timeout": {
-			observedApp(withDyingLRP(4, time.Hour)), decisionSummary{"create", CreateLRP{n5, 5, 3}, starting, korifiv1alpha1.DrainTimeoutReason, 0},
+			observedApp(withDyingLRP(4, time.Hour)), decisionSummary{"create the LRP", CreateLRP{n5, 5, 3}, starting, korifiv1alpha1.DrainTimeoutReason, 0},
 		},
 		"a new revision is not held back by a Pod without an LRP after the drain timeout": {
-			observedApp(withPods(revision.UnknownRevision, 1, 0), begun(time.Hour)), decisionSummary{"create", CreateLRP{n5, 5, 3}, starting, korifiv1alpha1.DrainTimeoutReason, 0},
+			observedApp(withPods(revision.UnknownRevision, 1, 0), begun(time.Hour)), decisionSummary{"create the LRP", CreateLRP{n5, 5, 3}, starting, korifiv1alpha1.DrainTimeoutReason, 0},
 		},
 		"a new revision is held back by a Pod without an LRP until the drain timeout": {
-			observedApp(withPods(revision.UnknownRevision, 1, 0), begun(5*time.Second)), decisionSummary{"held until drained", Nothing{}, held, draining, left},
+			observedApp(withPods(revision.UnknownRevision, 1, 0), begun(5*time.Second)), decisionSummary{"new revision held until drained", Nothing{}, held, draining, left},
 		},
 		"the drain timeout begins at the deletion of the LRP, not at the start of the revision": {
-			observedApp(withDyingLRP(4, 5*time.Second), withPods(4, 2, 0), begun(time.Hour)), decisionSummary{"held until drained", Nothing{}, held, draining, left},
+			observedApp(withDyingLRP(4, 5*time.Second), withPods(4, 2, 0), begun(time.Hour)), decisionSummary{"new revision held until drained", Nothing{}, held, draining, left},
 		},
 		"a new revision without a drain timeout waits indefinitely": {
 			observedApp(withDyingLRP(4), withPods(4, 0, 3), func(o *Observed) { o.App.DrainTimeout, o.Now = 0, testNow().Add(time.Hour) }),
-			decisionSummary{"held until drained", Nothing{}, held, draining, 0},
+			decisionSummary{"new revision held until drained", Nothing{}, held, draining, 0},
 		},
 		"a revision waits while another revision's LRP with its name is being deleted": {
 			observedApp(func(o *Observed) {
@@ -198,8 +198,8 @@ func TestDecide(t *testing.T) {
 		"a revision waits while its own LRP is being deleted": {
 			observedApp(withDyingLRP(5), withPods(5, 3, 0)), decisionSummary{"waiting for the LRP name", Nothing{}, korifiv1alpha1.NameTakenReason, drained, staleInterval},
 		},
-		"a process with too few instances is scaled up":    {observedApp(withLRP(5, 1), withPods(5, 1, 0)), decisionSummary{"scale", ScaleLRP{n5, 3}, starting, drained, 0}},
-		"a process with too many instances is scaled down": {observedApp(withLRP(5, 9), withPods(5, 9, 0)), decisionSummary{"scale", ScaleLRP{n5, 3}, korifiv1alpha1.RunningReason, drained, 0}},
+		"a process with too few instances is scaled up":    {observedApp(withLRP(5, 1), withPods(5, 1, 0)), decisionSummary{"scale the LRP", ScaleLRP{n5, 3}, starting, drained, 0}},
+		"a process with too many instances is scaled down": {observedApp(withLRP(5, 9), withPods(5, 9, 0)), decisionSummary{"scale the LRP", ScaleLRP{n5, 3}, korifiv1alpha1.RunningReason, drained, 0}},
 		"a process with starting instances is Starting":    {observedApp(withLRP(5, 3), withPods(5, 2, 0)), decisionSummary{"starting", Nothing{}, starting, drained, 0}},
 		"a process with crashing instances is Starting": {
 			observedApp(withLRP(5, 3), func(o *Observed) { o.Pods = []podstatus.RevisionPods{{Revision: 5, Alive: 3, Crashed: 3}} }), decisionSummary{"starting", Nothing{}, starting, drained, 0},
@@ -218,44 +218,44 @@ func TestDecide(t *testing.T) {
 		"a process with an instance that was scaled down is Draining": {observedApp(withLRP(5, 3), withPods(5, 3, 1)), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, draining, 0}},
 
 		"a deployment starts a new instance next to the old revision": {
-			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0)), decisionSummary{"create", CreateLRP{n5, 5, 1}, deploying, drained, 0},
+			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0)), decisionSummary{"create the LRP", CreateLRP{n5, 5, 1}, deploying, drained, 0},
 		},
 		"a deployment starts maxInFlight instances": {
-			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0), func(o *Observed) { o.App.Rollout.MaxInFlight = 2 }), decisionSummary{"create", CreateLRP{n5, 5, 2}, deploying, drained, 0},
+			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0), func(o *Observed) { o.App.Rollout.MaxInFlight = 2 }), decisionSummary{"create the LRP", CreateLRP{n5, 5, 2}, deploying, drained, 0},
 		},
 		"a deployment starts no more than the desired instances": {
-			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0), func(o *Observed) { o.App.Rollout.MaxInFlight = 9 }), decisionSummary{"create", CreateLRP{n5, 5, 3}, deploying, drained, 0},
+			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0), func(o *Observed) { o.App.Rollout.MaxInFlight = 9 }), decisionSummary{"create the LRP", CreateLRP{n5, 5, 3}, deploying, drained, 0},
 		},
 		"a deployment removes no old instance before a new one is ready": {
 			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0), withLRP(5, 1)), decisionSummary{"deploying", Nothing{}, deploying, drained, 0},
 		},
 		"a deployment starts the next instance when one is ready": {
-			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0), withLRP(5, 1), withPods(5, 1, 0)), decisionSummary{"scale", ScaleLRP{n5, 2}, deploying, drained, 0},
+			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0), withLRP(5, 1), withPods(5, 1, 0)), decisionSummary{"scale the LRP", ScaleLRP{n5, 2}, deploying, drained, 0},
 		},
 		"a deployment removes an old instance when a new one is ready": {
-			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0), withLRP(5, 2), withPods(5, 1, 0)), decisionSummary{"retire replaced", ScaleLRP{n4, 2}, deploying, drained, 0},
+			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0), withLRP(5, 2), withPods(5, 1, 0)), decisionSummary{"retire replaced instances", ScaleLRP{n4, 2}, deploying, drained, 0},
 		},
 		"a deployment deletes an LRP together with its last instance": {
-			observedApp(duringDeployment, withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"retire replaced", DeleteLRPs{[]string{n4}}, deploying, drained, 0},
+			observedApp(duringDeployment, withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"retire replaced instances", DeleteLRPs{[]string{n4}}, deploying, drained, 0},
 		},
 		"a deployment that can be cancelled keeps the LRP of its last old instance": {
-			observedApp(whenCancellable, withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"retire replaced", ScaleLRP{n4, 0}, deploying, drained, 0},
+			observedApp(whenCancellable, withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"retire replaced instances", ScaleLRP{n4, 0}, deploying, drained, 0},
 		},
 		"a deployment is complete even if an LRP without instances is kept": {
 			observedApp(whenCancellable, withLRP(4, 0), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"running", Nothing{}, running, drained, 0},
 		},
 		"a kept LRP is deleted when the deployment has finished": {
-			observedApp(duringDeployment, withLRP(4, 0), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"retire replaced", DeleteLRPs{[]string{n4}}, deploying, drained, 0},
+			observedApp(duringDeployment, withLRP(4, 0), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"retire replaced instances", DeleteLRPs{[]string{n4}}, deploying, drained, 0},
 		},
 		"a deployment keeps only the LRP that a cancellation would restore": {
 			observedApp(whenCancellable, withLRP(3, 1), withPods(3, 1, 0), withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 3), withPods(5, 3, 0)),
-			decisionSummary{"retire replaced", DeleteLRPs{[]string{n3}}, deploying, drained, 0},
+			decisionSummary{"retire replaced instances", DeleteLRPs{[]string{n3}}, deploying, drained, 0},
 		},
 		"a cancelled deployment scales up the kept LRP": {
-			observedApp(whenCancelled, withLRP(4, 0), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"scale", ScaleLRP{n4, 3}, starting, drained, 0},
+			observedApp(whenCancelled, withLRP(4, 0), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"scale the LRP", ScaleLRP{n4, 3}, starting, drained, 0},
 		},
 		"a cancelled revision is kept while instances of the restored revision are about to terminate": {
-			observedApp(whenCancelled, withLRP(4, 0), withPods(4, 3, 0), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"scale", ScaleLRP{n4, 3}, deploying, drained, 0},
+			observedApp(whenCancelled, withLRP(4, 0), withPods(4, 3, 0), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"scale the LRP", ScaleLRP{n4, 3}, deploying, drained, 0},
 		},
 		"a stop deletes a kept LRP": {
 			observedApp(whenCancellable, whenStopped, withLRP(4, 0)), decisionSummary{"delete obsolete LRPs", DeleteLRPs{[]string{n4}}, stopping, draining, 0},
@@ -278,7 +278,7 @@ func TestDecide(t *testing.T) {
 		},
 		"a deployment removes instances of the oldest revision first": {
 			observedApp(duringDeployment, withLRP(3, 2), withPods(3, 2, 0), withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 2), withPods(5, 1, 0)),
-			decisionSummary{"retire replaced", ScaleLRP{revision.LRPName(guid, 3), 1}, deploying, drained, 0},
+			decisionSummary{"retire replaced instances", ScaleLRP{revision.LRPName(guid, 3), 1}, deploying, drained, 0},
 		},
 		"a deployment does not start while a revision from before the last stop exists": {
 			observedApp(duringDeployment, withLRP(2, 3), withPods(2, 3, 0)), decisionSummary{"delete obsolete LRPs", DeleteLRPs{[]string{revision.LRPName(guid, 2)}}, starting, draining, 0},
@@ -288,13 +288,13 @@ func TestDecide(t *testing.T) {
 		},
 		"a canary with the largest maxInFlight grows to its step": {
 			observedApp(duringCanary, wantingInstances(4), withLRP(4, 4), withPods(4, 4, 0), withLRP(5, 1), withPods(5, 1, 0), func(o *Observed) { o.App.Rollout.MaxInFlight = math.MaxInt32 }),
-			decisionSummary{"scale", ScaleLRP{n5, 2}, deploying, drained, 0},
+			decisionSummary{"scale the LRP", ScaleLRP{n5, 2}, deploying, drained, 0},
 		},
 		"a cancelled deployment scales up the old revision": {
-			observedApp(whenCancelled, withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 2), withPods(5, 2, 0)), decisionSummary{"scale", ScaleLRP{n4, 3}, starting, drained, 0},
+			observedApp(whenCancelled, withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 2), withPods(5, 2, 0)), decisionSummary{"scale the LRP", ScaleLRP{n4, 3}, starting, drained, 0},
 		},
 		"a cancelled deployment scales down the new revision, because a full quota may have no room for the old one": {
-			observedApp(whenCancelled, wantingInstances(10), withLRP(4, 10), withPods(4, 6, 0), withLRP(5, 5), withPods(5, 5, 0)), decisionSummary{"retire replaced", ScaleLRP{n5, 4}, starting, drained, 0},
+			observedApp(whenCancelled, wantingInstances(10), withLRP(4, 10), withPods(4, 6, 0), withLRP(5, 5), withPods(5, 5, 0)), decisionSummary{"retire replaced instances", ScaleLRP{n5, 4}, starting, drained, 0},
 		},
 		"a cancelled deployment keeps new instances until the old ones are ready": {
 			observedApp(whenCancelled, withLRP(4, 3), withPods(4, 1, 0), withLRP(5, 2), withPods(5, 2, 0)), decisionSummary{"starting", Nothing{}, starting, drained, 0},

@@ -19,8 +19,8 @@ import (
 // accidents, steps of Kubernetes, and steps of a slow controller. No state violates an invariant, and the controller
 // reaches the desired state from each state.
 func TestEveryStateIsSafeAndConverges(t *testing.T) {
-	outside := map[string]bool{"deleted": true, "revision unreadable": true, "newer revision": true, "no droplet": true, "canary paused": true, "Korifi's Pods left": true}
-	strict := map[string]bool{"held until drained": true, "replaced instances are ending": true}
+	outside := map[string]bool{"process is deleted": true, "revision unreadable": true, "LRP newer than the app": true, "no droplet": true, "canary paused": true, "Korifi's Pods still exist": true}
+	strict := map[string]bool{"new revision held until drained": true, "replaced instances are ending": true}
 	for name, row := range map[string]struct {
 		overlap bool
 		budget  int8
@@ -53,7 +53,7 @@ func TestEveryStateIsSafeAndConverges(t *testing.T) {
 			})
 			used := explorer.Steps()
 			for _, r := range Rules() {
-				if used[r.Name] == 0 && !outside[r.Name] && (!row.overlap || !strict[r.Name]) && (!row.broken[1] || r.Name != "retire replaced") {
+				if used[r.Name] == 0 && !outside[r.Name] && (!row.overlap || !strict[r.Name]) && (!row.broken[1] || r.Name != "retire replaced instances") {
 					t.Errorf("expected a state for the rule %q, found none", r.Name)
 				}
 			}
@@ -105,7 +105,7 @@ func findUnsafe(w modelState, p Plan, decided modelState) []string {
 		}
 	}
 	after := decided.act()
-	isReplaced := p.Rule == "retire replaced" || p.Rule == "delete obsolete LRPs" && w.started && !w.overlap && w.deletesOnlySince(p.Do, w.last)
+	isReplaced := p.Rule == "retire replaced instances" || p.Rule == "delete obsolete LRPs" && w.started && !w.overlap && w.deletesOnlySince(p.Do, w.last)
 	if isReplaced && after.countStaying() < min(w.countStaying(), w.desired) {
 		wrong = append(wrong, "stops a needed ready instance")
 	}

@@ -112,7 +112,7 @@ func (o Observed) obstacle() string {
 		return refusal
 	}
 	if o.timeUntilLate() == 0 && !pods.EndsBy.IsZero() {
-		return fmt.Sprintf("an instance must terminate first, but its node %[1]q does not confirm this; if the node is permanently gone, delete the node, or run: "+
+		return fmt.Sprintf("an old instance must terminate first, but its node %[1]q does not confirm the termination; if the node is permanently gone, delete the node, or run: "+
 			"kubectl taint nodes %[1]s node.kubernetes.io/out-of-service=nodeshutdown:NoExecute", pods.NodeOfEnd)
 	}
 	return pods.Trouble

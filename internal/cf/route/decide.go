@@ -167,7 +167,7 @@ func findProblem(o Observed) (decision.Condition, bool) {
 	}
 	if o.Domain == nil {
 		return decision.False(korifiv1alpha1.DomainMissingReason, fmt.Sprintf(
-			"expected the CFDomain %s/%s, found none, or an older one of the same name; ask the platform team for the domain, or choose another domain",
+			"expected the CFDomain %s/%s to be the oldest with its domain name, found no such CFDomain or an older one; ask the platform team for the domain, or choose another domain",
 			spec.DomainRef.Namespace, spec.DomainRef.Name)), true
 	}
 	if o.Holder != "" {

@@ -84,12 +84,12 @@ func Decide(o Observed) Plan {
 	case !o.Task.DeletionTimestamp.IsZero():
 		return Plan{Why: "being deleted"}
 	case !ended.IsZero() && o.Now.Sub(ended) >= retention:
-		return Plan{Do: DeleteTask, Why: "ended long ago"}
+		return Plan{Do: DeleteTask, Why: "retention of the task has ended"}
 	case !ended.IsZero():
-		return Plan{After: retention - o.Now.Sub(ended), Why: "ended"}
+		return Plan{After: retention - o.Now.Sub(ended), Why: "task has ended"}
 	case o.Job != nil && !metav1.IsControlledBy(o.Job, o.Task):
 		return o.fail(korifiv1alpha1.NameTakenReason,
-			"expected the Job with the name of the task to belong to it, found another owner; run the task again")
+			"expected the Job with the name of the task to belong to the task, found another owner; run the task again")
 	case o.Job != nil && isJobTrue(o.Job, batchv1.JobComplete):
 		return Plan{Why: "succeeded", Conditions: map[string]decision.Condition{
 			korifiv1alpha1.TaskStartedCondition:   decision.True(korifiv1alpha1.TaskProceedsReason, "the task was started"),

@@ -52,7 +52,7 @@ func TestHubIsObserved(t *testing.T) {
 			}
 		}
 	}
-	check("a bare hub is ready", env.Config, nil, "no installation of Torpor is active yet", "0 are Torpor's")
+	check("a bare hub is ready", env.Config, nil, "no installation of Torpor is active yet", "0 definitions are Torpor's")
 	stranger := env.ImpersonateUser("stranger", "system:authenticated")
 	if _, err := (Observer{Config: stranger, Namespace: "torpor-system", Clock: clock.RealClock{}}).Observe(t.Context()); err == nil || !strings.Contains(err.Error(), "forbidden") {
 		t.Errorf("expected the observation to fail without permissions, found %v", err)
@@ -109,7 +109,7 @@ func TestRecordingOfRequestersIsReported(t *testing.T) {
 	expect(newer, admincheck.Passed, "policies record the requesters of stops: torpor-hibernation-record")
 	expect(older, admincheck.Warned, "there is no webhook")
 	older.ApplyManifest(t, "record/webhook/hibernation.yaml")
-	expect(older, admincheck.Warned, "torpor-hibernation-record: expected a certificate in the caBundle, found it empty")
+	expect(older, admincheck.Warned, "torpor-hibernation-record: expected a certificate in the caBundle, found an empty caBundle")
 	seen, err := Observer{Config: older.Config, Namespace: "torpor-system", Clock: clock.RealClock{}}.Observe(t.Context())
 	testenv.ExpectNoError(t, err)
 	want := []admincheck.AdmissionAnswer{{

@@ -113,7 +113,7 @@ func (a *certificateAuthority) certificatePEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: certificate, Bytes: a.cert.Raw})
 }
 
-var errNoPair = errors.New("expected a certificate authority and its key as PEM, found something else")
+var errNoPair = errors.New("expected a certificate authority and its key in PEM, found other data")
 
 // decodeAuthority decodes the result of encodePEM.
 func decodeAuthority(cert, key []byte) (*certificateAuthority, error) {

@@ -167,7 +167,7 @@ func (r *Rotator) judge(of configuration, config *admissionregistrationv1.Webhoo
 		}
 	}
 	if _, err := cert.Leaf.Verify(options); err != nil {
-		return fmt.Errorf("expected the %s %s to trust the certificate of this replica, found %w: another controller maintains its caBundle, or it is not written yet", of.kind, of.name, err)
+		return fmt.Errorf("expected the %s %s to trust the certificate of this replica, found %w: another controller writes the caBundle, or the caBundle is not written yet", of.kind, of.name, err)
 	}
 	return nil
 }

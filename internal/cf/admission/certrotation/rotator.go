@@ -38,7 +38,7 @@ const (
 	callTimeout = 10 * time.Second
 )
 
-var errNoCertificate = errors.New("expected a serving certificate, found none yet: the certificate is created when the API server responds")
+var errNoCertificate = errors.New("expected a serving certificate, found none; the manager creates it when the API server responds")
 
 // Rotator keeps the certificate of one replica valid, and makes the API server trust it.
 type Rotator struct {

@@ -84,7 +84,7 @@ func NewMessageParseError(detail string) *CFError {
 func NewRateLimitExceeded() *CFError {
 	return &CFError{
 		Status: http.StatusTooManyRequests, Code: 10013, Title: "CF-RateLimitExceeded",
-		Detail: "Rate Limit Exceeded: expected fewer requests of one caller; wait a second and try again",
+		Detail: "Rate Limit Exceeded: this caller has sent too many requests; wait a second and try again",
 	}
 }
 
@@ -124,12 +124,12 @@ func FromError(err error, resourceType string) *CFError {
 	case k8serrors.IsTooManyRequests(err):
 		return NewRateLimitExceeded()
 	case k8serrors.IsConflict(err):
-		return NewServiceUnavailable("Another request changed this object at the same moment, and nothing was done; try again", err)
+		return NewServiceUnavailable("Another request changed this object at the same time, so this request changed nothing; try again", err)
 	// The API server returns this error if the admission webhook of apps does not respond.
 	case k8serrors.IsInternalError(err):
 		return NewServiceUnavailable("Kubernetes could not process the request; check the current state, and try again. If the error persists, ask the platform team whether torpor manager, which admits changes to apps, is running", err)
 	default:
-		return NewServiceUnavailable("Kubernetes did not answer as expected; try again, and if the error persists, ask the platform team for the log of torpor cf-api", err)
+		return NewServiceUnavailable("Kubernetes returned an unexpected error; try again, and if the error persists, ask the platform team for the log of torpor cf-api", err)
 	}
 }
 
@@ -140,5 +140,5 @@ func describeQuotaRefusal(err error) string {
 	if !found || !strings.HasPrefix(refusal, "exceeded quota: ") {
 		return ""
 	}
-	return "expected room in the quotas of the space, found none: " + refusal + "; delete unused objects, or ask for a larger quota"
+	return "expected the request to fit into the quotas of the space, found that it does not: " + refusal + "; delete unused objects, or ask for a larger quota"
 }

@@ -22,7 +22,7 @@ func TestForbiddenOfAQuotaIsNoMissingRight(t *testing.T) {
 	}{
 		"a full quota is reported with its numbers": {
 			"exceeded quota: small, requested: count/cfapps=1, used: count/cfapps=1, limited: count/cfapps=1", http.StatusUnprocessableEntity,
-			"expected room in the quotas of the space, found none: exceeded quota: small, requested: count/cfapps=1, used: count/cfapps=1, limited: count/cfapps=1; delete unused objects, or ask for a larger quota",
+			"expected the request to fit into the quotas of the space, found that it does not: exceeded quota: small, requested: count/cfapps=1, used: count/cfapps=1, limited: count/cfapps=1; delete unused objects, or ask for a larger quota",
 		},
 		"a missing right is reported as a missing right": {`User "bob" cannot create resource "cfapps"`, http.StatusForbidden, notAuthorized},
 		"a user name that looks like a quota error is not reported as a quota": {

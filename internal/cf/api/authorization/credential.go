@@ -67,7 +67,7 @@ func (c callerCredential) parseCertificates() ([]tls.Certificate, error) {
 	}
 	both, err := base64.StdEncoding.DecodeString(c.value)
 	if err != nil {
-		return nil, apierrors.NewNotAuthenticated("Authentication error: expected base64 in the Authorization header ClientCert, found something else")
+		return nil, apierrors.NewNotAuthenticated("Authentication error: expected base64 in the Authorization header ClientCert, found other characters")
 	}
 	for block, rest := pem.Decode(both); block != nil; block, rest = pem.Decode(rest) {
 		if strings.HasSuffix(block.Type, "PRIVATE KEY") && len(block.Bytes) > maxKeyBytes {
@@ -76,7 +76,7 @@ func (c callerCredential) parseCertificates() ([]tls.Certificate, error) {
 	}
 	pair, err := tls.X509KeyPair(both, both)
 	if err != nil {
-		return nil, apierrors.NewNotAuthenticated("Authentication error: expected a certificate and its key in PEM in the Authorization header ClientCert, found something else")
+		return nil, apierrors.NewNotAuthenticated("Authentication error: expected a certificate and its key in PEM in the Authorization header ClientCert, found other data")
 	}
 	return []tls.Certificate{pair}, nil
 }

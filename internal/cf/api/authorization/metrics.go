@@ -20,10 +20,10 @@ type CallerMetrics struct {
 func NewCallerMetrics() *CallerMetrics {
 	m := &CallerMetrics{
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "torpor_cf_api_refused_total", Help: "Number of requests to the CF API that were rejected with 429, by limit: caller for one caller, newcomer for new credentials from an address with too many invalid ones.",
+			Name: "torpor_cf_api_refused_total", Help: "Number of requests to the CF API that were rejected with 429, by limit: caller for the limit of one caller, newcomer for new credentials from an address that has sent too many invalid credentials.",
 		}, []string{"limit"}),
 		credentials: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "torpor_cf_api_credentials_total", Help: "Number of credentials presented to the CF API, by lookup: known if the user was cached, asked if Kubernetes authenticated it.",
+			Name: "torpor_cf_api_credentials_total", Help: "Number of checks of credentials by the CF API, by result: known if the user was cached, asked if Kubernetes was asked to authenticate the user.",
 		}, []string{"result"}),
 	}
 	for _, limit := range []string{callerLimit, newCredentialLimit} {

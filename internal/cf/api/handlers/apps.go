@@ -92,7 +92,7 @@ func updateApp(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Resp
 		return Response{}, apierrors.NewUnprocessableEntity("expected the lifecycle " + string(app.Spec.Lifecycle.Type) + ", found " + found + ": the lifecycle of an app cannot change; create another app")
 	}
 	if app.Spec.Lifecycle.Type == korifiv1alpha1.DockerLifecycle && len(body.Lifecycle.Data.Buildpacks) > 0 {
-		return Response{}, apierrors.NewUnprocessableEntity("expected no buildpacks of an app for docker images, found some; remove the buildpacks, or create another app")
+		return Response{}, apierrors.NewUnprocessableEntity("expected no buildpacks, because the lifecycle of the app is docker; found buildpacks; remove them, or create another app")
 	}
 	if err := body.Metadata.Validate(); err != nil {
 		return Response{}, err

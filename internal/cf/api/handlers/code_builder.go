@@ -64,7 +64,7 @@ func (b *CodeBuilder) upload(ctx context.Context, to *korifiv1alpha1.CFPackage, 
 	if b.tokenFile != "" {
 		token, err := os.ReadFile(b.tokenFile)
 		if err != nil {
-			return apierrors.NewServiceUnavailable("the code was not sent to the builder; ask the platform team", err)
+			return apierrors.NewServiceUnavailable("the code was not sent to the builder, because its token cannot be read; ask the platform team", err)
 		}
 		request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
 	}
@@ -150,7 +150,7 @@ func (r *Request) uploadablePackage(ctx context.Context) (*korifiv1alpha1.CFPack
 		return nil, apierrors.NewNotAuthorized(nil)
 	case r.Builder == nil || to.Spec.Type != korifiv1alpha1.BitsPackage || to.Spec.Source.Registry.Image != "":
 		return nil, apierrors.NewUnprocessableEntity(
-			"expected a package of type bits without code, and a configured builder, found another package or no builder; create a new package")
+			"expected a configured builder, and a package of type bits that has no code yet, found no builder or another package; create a new package")
 	case r.HTTP.ContentLength > maxCodeBytes:
 		return nil, apierrors.NewUnprocessableEntity(fmt.Sprintf("expected code of at most %d MiB, found more; leave files out with .cfignore", maxCodeBytes>>20))
 	default:

@@ -255,9 +255,9 @@ func copyPackage(ctx context.Context, r *Request, body payloads.PackageCreate) (
 	}
 	switch {
 	case from.Spec.Type != korifiv1alpha1.DockerPackage:
-		return Response{}, apierrors.NewUnprocessableEntity("expected source_guid to be the GUID of a package with an image, because the code of a package cannot be copied; found a package of type " + string(from.Spec.Type) + "; push the code to the other app")
+		return Response{}, apierrors.NewUnprocessableEntity("expected source_guid to be the GUID of a package with an image, because code cannot be copied; found a package of type " + string(from.Spec.Type) + "; push the code to the other app")
 	case len(from.Spec.Source.Registry.ImagePullSecrets) > 0:
-		return Response{}, apierrors.NewUnprocessableEntity("expected a package without registry credentials in source_guid, because each app has its own, found one with credentials; push the image with --docker-username")
+		return Response{}, apierrors.NewUnprocessableEntity("expected source_guid to be the GUID of a package without registry credentials, because credentials are not copied to another app; found a package with credentials; push the image with --docker-username")
 	}
 	if err := requireImages(app); err != nil {
 		return Response{}, err

@@ -63,12 +63,12 @@ func MissingFeatures() []MissingFeature {
 			"PATCH /v3/apps/{guid}/features/{name}", "PATCH /v3/spaces/{guid}/features/{name}",
 		}},
 		{"apply_manifest of one app", "apply the manifest to the app's space", []string{"POST /v3/apps/{guid}/actions/apply_manifest"}},
-		{"labels and annotations of builds, revisions, roles and users", "label the droplet or the app", nil},
-		{"`fields`; `include` except users of roles and apps of bindings", "ignored", nil},
+		{"labels and annotations of builds, revisions, roles and users", "set them on the droplet or the app instead", nil},
+		{"`fields`; `include`, except for the users of roles and the apps of bindings", "these parameters are ignored", nil},
 		{"sidecars", "run each sidecar as a process of the app", nil},
-		{"logs of staging; processes and commands that a buildpack detects", "the builder has the logs; set the commands in a manifest", nil},
-		{"credentials of services as files", "apps get them in `VCAP_SERVICES`", nil},
-		{"limits of the log rate, readiness health checks", "refused; a manifest with them is applied with a warning", nil},
-		{"disk usage and log rates in stats", "not measured, so they are left out", nil},
+		{"logs of staging; processes and commands that a buildpack detects", "read the logs in the builder, and set the commands in a manifest", nil},
+		{"credentials of services as files", "apps get the credentials in `VCAP_SERVICES`", nil},
+		{"limits of the log rate, readiness health checks", "requests with them are requests with them are refused; a manifest with them is applied with a warning", nil},
+		{"disk usage and log rates in stats", "these values are not measured, so the response omits them", nil},
 	}
 }

@@ -44,9 +44,9 @@ const (
 	getsObject  = "get the object"
 
 	changesProcess = "change the command and health check of the next revision, labels and annotations"
-	readsStats     = "a row for each wanted instance, of the current revision only; after a start the response waits until one runs or all have crashed"
+	readsStats     = "one row for each desired instance of the current revision; after a start, the response waits until one instance runs or all instances have crashed"
 	statsRights    = seesProcess + "; for usage list pods of metrics.k8s.io"
-	changesScale   = "change the instances at once, and memory and disk of the next revision; status 200 as in Korifi, Cloud Foundry sends 202"
+	changesScale   = "change the number of instances immediately, and the memory and disk of the next revision; the status is 200 as in Korifi, where Cloud Foundry sends 202"
 )
 
 // Routes returns all routes of the API. To add a route, add a row here, a handler, and a conversation in testdata.
@@ -58,13 +58,13 @@ func generalRoutes() []Route {
 	return []Route{
 		{get, "/{$}", true, "links to all APIs, and the version", "", getRoot},
 		{get, "/v3", true, "links to the resources", "", getResources},
-		{get, "/v3/info", true, "about this API", "", getInfo},
+		{get, "/v3/info", true, "the name and the version of the API", "", getInfo},
 		{get, "/healthz", true, "liveness probe: the process responds", "", getHealth},
 		{get, "/readyz", true, "readiness probe: the cache is up to date", "", getReadiness},
-		{post, "/oauth/token", true, "a token without rights, for clients that request one", "", createToken},
+		{post, "/oauth/token", true, "a token without permissions, for clients that require one", "", createToken},
 		{get, "/whoami", false, "the user name of the caller", "", getWhoAmI},
-		{get, "/v3/organizations", false, "orgs: `names`, `guids`", "list cfspaces in the org, or any of its spaces", listOrgs},
-		{get, "/v3/organizations/{guid}", false, "an org", "list cfspaces in the org, or any of its spaces", getOrg},
+		{get, "/v3/organizations", false, "orgs: `names`, `guids`", "list cfspaces in the org, or list cfapps in one of its spaces", listOrgs},
+		{get, "/v3/organizations/{guid}", false, "an org", "list cfspaces in the org, or list cfapps in one of its spaces", getOrg},
 		{post, "/v3/organizations", false, "create an org; the response waits for its namespace", "create cforgs", withBody(createOrg)},
 		{patch, "/v3/organizations/{guid}", false, "change an org's name, labels and annotations", "patch cforgs", withBody(updateOrg)},
 		{del, "/v3/organizations/{guid}", false, "delete an org", "delete cforgs", deleteOrg},
@@ -80,11 +80,11 @@ func generalRoutes() []Route {
 		{del, "/v3/roles/{guid}", false, "delete a role", "get, delete rolebindings", deleteRole},
 		{get, "/v3/users", false, "the users named in the query, because Kubernetes has no list of users: `usernames`, `guids`", "none", listUsers},
 		{post, "/v3/resource_matches", false, "empty, because no files of earlier uploads are kept", "none", matchResources},
-		{post, "/v3/spaces/{guid}/manifest_diff", false, "the changes that a manifest would make; applies nothing; an empty body has none", "list cfapps, get secrets", getManifestDiff},
+		{post, "/v3/spaces/{guid}/manifest_diff", false, "the changes that a manifest would make, without applying it; an empty body would change nothing", "list cfapps, get secrets", getManifestDiff},
 		{get, "/v3/jobs/{guid}", false, "the job of a deletion or a manifest; the response waits for its end", "get the deleted object", getJob},
 		{get, "/v3/audit_events", false, "stops, starts and restarts of apps, and Kubernetes events about them: `target_guids`, `types`", "list cfapps, events", listAuditEvents},
 		{get, "/api/v1/info", false, "Log Cache", "", getLogCacheInfo},
-		{get, "/api/v1/read/{guid}", false, "an app's logs, read from its Pods; after a start the response with the latest lines waits until an instance runs or all have crashed: `limit`, `start_time`, `end_time`, `descending`, `envelope_types`", "list pods, get pods/log", withApp(readLogs)},
+		{get, "/api/v1/read/{guid}", false, "an app's logs, read from its Pods; after a start, the response with the latest lines waits until an instance runs or all instances have crashed: `limit`, `start_time`, `end_time`, `descending`, `envelope_types`", "list pods, get pods/log", withApp(readLogs)},
 		{get, "/v3/organization_quotas/{guid}", false, "the quota of every org, without limits: ResourceQuotas of the namespaces limit apps", "", getOrgQuota},
 		{get, "/v3/organizations/{guid}/relationships/default_isolation_segment", false, "none", "", getNoRelationship},
 		{get, "/v3/spaces/{guid}/relationships/isolation_segment", false, "none", "", getNoRelationship},
@@ -107,9 +107,9 @@ func appRoutes() []Route {
 		{del, "/v3/apps/{guid}", false, "delete an app; the job ends when its Pods are gone", "delete cfapps", withApp(deleteApp)},
 		{post, "/v3/apps/{guid}/actions/start", false, "start: one patch; responds at once", changesApp, withApp(startApp)},
 		{post, "/v3/apps/{guid}/actions/stop", false, "stop: one patch, which begins a revision", changesApp, withApp(stopApp)},
-		{post, "/v3/apps/{guid}/actions/restart", false, "restart: one patch that never leaves STARTED; starts a stopped app", changesApp, withApp(restartApp)},
+		{post, "/v3/apps/{guid}/actions/restart", false, "restart: one patch, during which the state remains STARTED; a stopped app is started", changesApp, withApp(restartApp)},
 		{get, "/v3/apps/{guid}/manifest", false, "a manifest from which the app can be pushed again", "get cfapps, cfbuilds, cfpackages, secrets", withApp(getAppManifest)},
-		{get, "/v3/apps/{guid}/env", false, "an app's environment; a service without credentials has an empty object as in Cloud Foundry, Korifi has null", "get secrets", withApp(getAppEnvironment)},
+		{get, "/v3/apps/{guid}/env", false, "an app's environment; a service without credentials has an empty object as in Cloud Foundry, where Korifi has null", "get secrets", withApp(getAppEnvironment)},
 		{get, "/v3/apps/{guid}/environment_variables", false, "an app's own variables", "get secrets", withApp(getEnvVars)},
 		{patch, "/v3/apps/{guid}/environment_variables", false, "change the variables of the next revision", "create, get, patch secrets", withApp(updateEnvVars)},
 		{get, "/v3/apps/{guid}/features", false, "`revisions` is enabled; every other feature is disabled", seesApp, withApp(listAppFeatures)},
@@ -117,7 +117,7 @@ func appRoutes() []Route {
 		{get, "/v3/apps/{guid}/ssh_enabled", false, "false, because there is no SSH", "", getSSHEnabled},
 		{get, "/v3/apps/{guid}/routes", false, "the addresses of an app", seesApp, withApp(listAppRoutes)},
 		{get, "/v3/apps/{guid}/revisions", false, "the last 20 revisions: `versions`", seesApp, withApp(listRevisions)},
-		{get, "/v3/apps/{guid}/revisions/deployed", false, "revisions with instances", seesApp, withApp(listDeployedRevisions)},
+		{get, "/v3/apps/{guid}/revisions/deployed", false, "revisions that have instances", seesApp, withApp(listDeployedRevisions)},
 		{get, "/v3/revisions/{guid}", false, "a revision", seesApp, getRevision},
 		{get, "/v3/revisions/{guid}/environment_variables", false, "the environment variables of a revision", "get cfapps, secrets", getRevisionEnvVars},
 		{get, "/v3/deployments", false, "deployments: `app_guids`, `status_values`, `status_reasons`, `order_by`", listsApps, listDeployments},
@@ -157,9 +157,9 @@ func dropletRoutes() []Route {
 		{get, "/v3/packages/{guid}/droplets", false, "the droplets of a package", "get cfpackages, cfapps", listPackageDroplets},
 		{get, "/v3/apps/{guid}/packages", false, "an app's packages: `guids`, `states`, `types`", seesApp, listPackages},
 		{get, "/v3/builds", false, "builds: `app_guids`, `package_guids`, `states`, `guids`, `space_guids`, `organization_guids`", listsApps, listBuilds},
-		{post, "/v3/builds", false, "create a droplet from a package that is READY; one that awaits its code is refused as in Cloud Foundry, Korifi accepts it", "create cfbuilds", withBody(createBuild)},
+		{post, "/v3/builds", false, "create a droplet from a package that is READY; a package that still lacks its code is refused as in Cloud Foundry, but accepted by Korifi", "create cfbuilds", withBody(createBuild)},
 		{get, "/v3/builds/{guid}", false, "the state of a build; the response waits while it is staged", "get cfbuilds", getBuild},
-		{patch, "/v3/builds/{guid}", false, "refused: a build has no labels, its droplet has", "", refuseBuildMetadata},
+		{patch, "/v3/builds/{guid}", false, "refused: set labels on the build's droplet instead", "", refuseBuildMetadata},
 		{get, "/v3/droplets", false, "droplets: `app_guids`, `space_guids`, `organization_guids`", listsApps, listDroplets},
 		{get, "/v3/droplets/{guid}", false, "a droplet", "get cfbuilds", getDroplet},
 		{patch, "/v3/droplets/{guid}", false, changesLabels, "get, patch cfbuilds", withMetadata(findDroplet, presenter.ForDroplet)},
@@ -199,12 +199,12 @@ func addressRoutes() []Route {
 func taskRoutes() []Route {
 	return []Route{
 		{get, "/v3/tasks", false, "tasks: `guids`, `names`, `states`, `app_guids`, `space_guids`, `organization_guids`", listsApps, listTasks},
-		{get, "/v3/tasks/{guid}", false, "a task, and the reason for its failure; it is kept for 31 days as in Cloud Foundry, Korifi deletes it earlier", "get cftasks", getTask},
+		{get, "/v3/tasks/{guid}", false, "a task, and the reason for its failure; a task is kept for 31 days as in Cloud Foundry; Korifi deletes it earlier", "get cftasks", getTask},
 		{patch, "/v3/tasks/{guid}", false, changesLabels, patchesObject, withMetadata(ofPath((*repositories.Store).GetTask), presenter.ForTask)},
 		{post, "/v3/tasks/{guid}/actions/cancel", false, "cancel a task", "get, patch cftasks", cancelTask},
 		{put, "/v3/tasks/{guid}/cancel", false, "cancel a task", "get, patch cftasks", cancelTask},
 		{get, "/v3/apps/{guid}/tasks", false, "an app's tasks: `sequence_ids`, `names`, `states`", seesApp, withApp(listAppTasks)},
-		{post, "/v3/apps/{guid}/tasks", false, "run a command once with the app's droplet and environment; status 201 as in Korifi, Cloud Foundry sends 202", "create cftasks", withApp(createTask)},
+		{post, "/v3/apps/{guid}/tasks", false, "run a command once with the app's droplet and environment; the status is 201 as in Korifi, where Cloud Foundry sends 202", "create cftasks", withApp(createTask)},
 	}
 }
 

@@ -167,8 +167,8 @@ func (a ManifestApp) validate(index int, limits ProcessLimits) error {
 		}
 	}
 	if a.NoRoute && (len(a.Routes) > 0 || a.RandomRoute) || len(a.Routes) > maxManifestRoutes {
-		return apierrors.NewUnprocessableEntity(about + "expected no-route or at most " + strconv.Itoa(maxManifestRoutes) +
-			" routes, found both or more routes; remove no-route or some of the routes")
+		return apierrors.NewUnprocessableEntity(about + "expected either no-route or at most " + strconv.Itoa(maxManifestRoutes) +
+			" routes, found both or too many routes; remove no-route or some of the routes")
 	}
 	for _, route := range a.Routes {
 		if err := route.Validate(); err != nil {

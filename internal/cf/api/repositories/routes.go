@@ -80,7 +80,7 @@ func (s *Store) DeleteRoutesOfDomain(ctx context.Context, caller *authorization.
 		return err
 	}
 	if len(allowed) < len(spaces) {
-		return apierrors.NewUnprocessableEntity(fmt.Sprintf("expected the right to delete the %d routes of the domain, found none in %d of %d spaces; ask their developers to delete them",
+		return apierrors.NewUnprocessableEntity(fmt.Sprintf("expected permission to delete the %d routes of the domain, found none in %d of %d spaces; ask the developers of these spaces to delete the routes",
 			len(routes), len(spaces)-len(allowed), len(spaces)))
 	}
 	var deletions errgroup.Group

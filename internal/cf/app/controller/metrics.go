@@ -28,10 +28,10 @@ func NewMetrics() *Metrics {
 	return &Metrics{
 		stops:     stopmetrics.NewGauges(korifiv1alpha1.CFAppKind().Kind),
 		saved:     stopmetrics.NewPodCounters(korifiv1alpha1.CFAppKind().Kind),
-		revision:  prometheus.NewDesc("torpor_app_revision", "Revision of an app that the controller acted on last.", labels, nil),
+		revision:  prometheus.NewDesc("torpor_app_revision", "Newest revision of an app that the controller has observed.", labels, nil),
 		instances: prometheus.NewDesc("torpor_app_instances", "Number of instances of an app, by state: desired, ready, draining, or ready_older for older revisions that serve during a deployment.", append(labels, "state"), nil),
 		restarts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "torpor_app_restarts_total", Help: "Number of revisions that began, by cause.",
+			Name: "torpor_app_restarts_total", Help: "Number of app revisions that have begun, by cause.",
 		}, []string{"cause"}),
 	}
 }

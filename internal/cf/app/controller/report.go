@@ -21,7 +21,7 @@ func (c Controller) report(obj *korifiv1alpha1.CFApp, seen *observation, plan ap
 	before := obj.Status.Stops
 	r := app.UpdateStatus(seen.Observed)
 	if plan.EndsStop && refused != nil {
-		r.Ready.Message += "; the start was refused and is retried: " + refused.Message
+		r.Ready.Message += "; the API server refused the start, which is retried: " + refused.Message
 	}
 	reconcile.SetConditions(&obj.Status.Conditions, map[string]decision.Condition{
 		korifiv1alpha1.ReadyCondition: r.Ready, korifiv1alpha1.DrainingCondition: r.Draining,

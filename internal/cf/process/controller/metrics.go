@@ -31,7 +31,7 @@ func NewMetrics() *Metrics {
 			Help: "Time from the creation of a revision's LRP to its first ready instance.", Buckets: buckets,
 		}),
 		drain: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "torpor_app_drain_seconds", Help: "Time until all instances of an older revision have ended.", Buckets: buckets,
+			Name: "torpor_app_drain_seconds", Help: "Time from the first stopped instance of older revisions until all instances of older revisions have ended.", Buckets: buckets,
 		}),
 	}
 }
