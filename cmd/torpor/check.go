@@ -96,7 +96,7 @@ func (r *checkRun) validate(cmd *cobra.Command) error {
 	case r.output != "" && r.output != "json":
 		return exit.WrongUsage("--output: expected json or nothing, found %q", r.output)
 	case cmd.Flags().Changed("timeout") && !r.waits:
-		return exit.WrongUsage("--timeout: expected --wait with it, found none")
+		return exit.WrongUsage("--timeout: expected --wait as well, found none")
 	case r.waits && r.timeout <= 0:
 		return exit.WrongUsage("--timeout: expected a duration above zero such as 5m, found %s", r.timeout)
 	}

@@ -114,7 +114,7 @@ func renderWakeBy(p planView) markup {
 	if p.WakeBy == nil || p.IsStart {
 		return ""
 	}
-	return fill(`<li>It must be running by %v, before its certificates expire</li>`, renderTime(p.WakeBy))
+	return fill(`<li>The cluster must run by %v, before its certificates expire</li>`, renderTime(p.WakeBy))
 }
 
 func renderFindings(findings []preflight.Finding) markup {

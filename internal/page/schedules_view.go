@@ -244,7 +244,7 @@ func describeWave(w torporv1alpha1.SlumberWaveStatus) string {
 		parts = append(parts, "waits for "+w.WaitsFor)
 	}
 	if w.IsTimedOut {
-		parts = append(parts, "its timeout has expired")
+		parts = append(parts, "the timeout of the wave has expired")
 	}
 	return strings.Join(parts, "; ")
 }

@@ -56,7 +56,7 @@ func (a *commands) newMysqlCommand() *cobra.Command {
 	f.StringVarP(&s.user, "mysql-user", "u", defaultUser, "MySQL user: moco-admin, moco-readonly, moco-writable")
 	f.IntVar(&s.index, "index", -1, "ordinal of the instance; a negative value means the primary")
 	f.BoolVarP(&s.stdin, "stdin", "i", false, "pass standard input to the client")
-	f.BoolVarP(&s.tty, "tty", "t", false, "the input is a terminal")
+	f.BoolVarP(&s.tty, "tty", "t", false, "give the client a terminal; standard input must be a terminal")
 	return cmd
 }
 

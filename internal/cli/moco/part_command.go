@@ -90,7 +90,7 @@ func (p *partCommand) validateFlags(cmd *cobra.Command) error {
 	case p.timeout <= 0:
 		return exit.WrongUsage("--timeout: expected a duration above zero such as 5m, found %s", p.timeout)
 	case cmd.Flags().Changed("timeout") && !p.wait:
-		return exit.WrongUsage("--timeout: expected --wait with it, found none")
+		return exit.WrongUsage("--timeout: expected --wait as well, found none")
 	default:
 		return nil
 	}
@@ -240,7 +240,7 @@ func (p *partCommand) awaitLook(ctx context.Context, kube *kubeClient, name stri
 		case err != nil || !p.needsLook(c) || c.Status.Pause.LookRequest >= p.lookRequest: // The texts of these times sort chronologically.
 			return c, err
 		case p.clock.Now().After(p.lookDeadline):
-			return nil, exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: expected the manager to check the instances within %s, found its last check %s ago; check whether the manager runs; --force starts clustering without a check",
+			return nil, exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: expected the manager to check the instances within %s, found the last check %s ago; check whether the manager runs; --force starts clustering without a check",
 				describeCluster(c), lookTimeout, duration.HumanDuration(p.clock.Since(c.Status.Pause.ObservedAt.Time)))}
 		}
 		select {
@@ -259,7 +259,7 @@ func (p *partCommand) refuseHarmfulStart(c *mocov1beta2.MySQLCluster, r *partRes
 	r.Findings = c.Status.Pause.StartFindings
 	isHarmful := slices.ContainsFunc(r.Findings, mysqlswitches.IsRefusal)
 	if isHarmful && !p.force {
-		return exit.Error{Code: exit.Refused, Err: fmt.Errorf("refused to start clustering of %s: it would do the harm listed above; --force starts it nevertheless", describeCluster(c))}
+		return exit.Error{Code: exit.Refused, Err: fmt.Errorf("refused to start clustering of %s: the start would cause the problems listed above; --force starts clustering nevertheless", describeCluster(c))}
 	}
 	return nil
 }
@@ -294,7 +294,7 @@ func (p *partCommand) printResult(r *partResult, many bool) {
 	switch {
 	case !r.change.AlreadyDone || !r.Changed:
 	case p.IsStop:
-		fmt.Fprintf(p.Out, "changed the reason and the end of %s\n", describeCluster(r.before))
+		fmt.Fprintf(p.Out, "changed the reason and the end of the stop of %s\n", describeCluster(r.before))
 	default:
 		fmt.Fprintf(p.Out, "removed %s=%q from %s; this value did not stop anything\n", p.Part.Name, r.change.RemovedValue, describeCluster(r.before))
 	}

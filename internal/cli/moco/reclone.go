@@ -53,7 +53,7 @@ func (a *commands) requestReclone(cmd *cobra.Command, name string, index int, fo
 	if err := kube.annotatePod(cmd.Context(), c, index, mocov1beta2.RecloneAnnotation); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.Out, "requested a new copy of instance %d in instance %d of %s\n", primary, index, describeCluster(c))
+	fmt.Fprintf(a.Out, "requested a copy of instance %d into instance %d of %s\n", primary, index, describeCluster(c))
 	a.sayThatClusteringIsStopped(c)
 	return nil
 }

@@ -55,7 +55,7 @@ func (r *rotation) run(cmd *cobra.Command, args []string) error {
 	case r.timeout <= 0:
 		return exit.WrongUsage("--timeout: expected a duration above zero such as 10m, found %s", r.timeout)
 	case cmd.Flags().Changed("timeout") && !r.wait:
-		return exit.WrongUsage("--timeout: expected --wait with it, found none")
+		return exit.WrongUsage("--timeout: expected --wait as well, found none")
 	}
 	kube, c, err := r.openCluster(cmd.Context(), args[0])
 	if err != nil {
@@ -73,7 +73,7 @@ func (r *rotation) run(cmd *cobra.Command, args []string) error {
 	case asked != "" && asked != value:
 		return exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: expected no other step of a rotation in progress, found %q; wait until it is done", describeCluster(c), asked)}
 	case !r.discard && hasTwo && asked == "":
-		return exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: expected one password for each account, found the previous ones still valid; "+
+		return exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: expected one password for each account, found that the previous passwords are still valid; "+
 			"when no client uses them, run: kubectl moco rotate -n %s %s --discard", describeCluster(c), c.Namespace, c.Name)}
 	case r.discard && !hasTwo:
 		fmt.Fprintf(r.Out, "Every account of %s has one password.\n", describeCluster(c))
@@ -119,7 +119,7 @@ func (r *rotation) await(ctx context.Context, kube *kubeClient, c *mocov1beta2.M
 		fmt.Fprintf(r.Out, "discarded the old passwords of %s\n", describeCluster(c))
 		return nil
 	}
-	fmt.Fprintf(r.Out, "rotated the passwords of %s: the Secret %s has the new ones, and the old ones are valid until: kubectl moco rotate -n %s %s --discard\n",
+	fmt.Fprintf(r.Out, "rotated the passwords of %s: the Secret %s has the new ones, and the old ones stay valid until you run: kubectl moco rotate -n %s %s --discard\n",
 		describeCluster(c), c.ChildName(), c.Namespace, c.Name)
 	return nil
 }

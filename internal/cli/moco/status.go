@@ -54,7 +54,7 @@ func (a *commands) newStatusCommand() *cobra.Command {
 	var everywhere bool
 	cmd := &cobra.Command{
 		Use:   "status [NAME | -A]",
-		Short: "Show stopped parts, since when, why and the next step; for one cluster also its instances",
+		Short: "Show stopped parts with the time, the reason and the next step; for one cluster, also show its instances",
 		Example: `  # All clusters of the namespace, and of all namespaces
   kubectl moco status
   kubectl moco status -A
@@ -316,7 +316,7 @@ func (p *partCommand) waitForStatus(ctx context.Context, kube *kubeClient, r *pa
 func (w *statusWait) pollUntilReached(ctx context.Context, kube *kubeClient, name string) (bool, error) {
 	tick := w.clock.NewTicker(pollInterval)
 	defer tick.Stop()
-	last := "no status in time"
+	last := "no status was read in time"
 	for {
 		c, err := kube.getCluster(ctx, name)
 		switch {

@@ -174,7 +174,7 @@ func (s *namespaceScan) add(t target, obj client.Object, row stopRow) {
 	case s.verb != stopVerb && row.Slumber != "":
 		reason = stoprecord.NameSlumber(row.Slumber) + " stops it; kubectl torpor skip starts it"
 	case s.verb != stopVerb && row.Stopped:
-		reason = "not stopped with its namespace"
+		reason = "not stopped by a stop of its namespace"
 	case s.verb != stopVerb:
 		return // There is nothing to start.
 	case !isWithNamespace:

@@ -204,7 +204,7 @@ func readPagePort(pod *corev1.Pod) (port string, err error) {
 				address = value
 			case "--page-cert-dir":
 				return "", exit.Error{Code: exit.Refused, Err: errors.New(
-					"expected a page that listens in its Pod only, found one with TLS; open the address of the Service torpor-page")}
+					"expected a page that listens only on the loopback address of its Pod, found a page with TLS; open the address of the Service torpor-page")}
 			}
 		}
 	}

@@ -205,7 +205,7 @@ func unplannedError(t target) error {
 			planned = append(planned, k.Names()[0])
 		}
 	}
-	return exit.WrongUsage("%s: expected a kind with a plan, one of %s, found %s; stop it with --dry-run=server to see what would be written",
+	return exit.WrongUsage("%s: expected a kind with a plan, one of %s, found %s; run stop with --dry-run=server to see the change that it would write",
 		t, strings.Join(planned, ", "), t.kind.Names()[0])
 }
 
@@ -245,7 +245,7 @@ func (p planCommand) writePlan(o plannedObject) error {
 		fmt.Fprintf(p.Out, "  %s\n", formatCell(effect))
 	}
 	if o.WakeBy != nil {
-		fmt.Fprintf(p.Out, "  It must be running by %s, before its certificates expire\n", p.formatTime(o.WakeBy))
+		fmt.Fprintf(p.Out, "  The cluster must run by %s, before its certificates expire\n", p.formatTime(o.WakeBy))
 	}
 	if len(o.Findings) == 0 {
 		fmt.Fprintln(p.Out, "No problems were found")

@@ -92,7 +92,7 @@ func (a *commands) newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:         programName,
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl torpor"},
-		Short:       "Stop and start objects; show which are stopped, by whom, why and until when",
+		Short:       "Stop and start objects; show stopped objects with the requester, the reason and the end",
 		Long: `Stop and start ` + strings.Join(kinds.ListBuiltIn().Plurals(), ", ") + ` and the kinds of StopAdapters; show
 which objects are stopped, by whom, why and until when.
 

@@ -33,8 +33,8 @@ func (a *commands) newStatusCommand() *cobra.Command {
 	s := &statusCommand{commands: a}
 	cmd := &cobra.Command{
 		Use:   "status [KIND/NAME... | KIND NAME... | KIND[,KIND...] | namespace/NAME] [-l SELECTOR] [-A]",
-		Short: "List stoppable objects: state, since when, by whom, why, until when, and the next step",
-		Long: `List stoppable objects: state, since when, by whom, why, until when, and the next step.
+		Short: "List stoppable objects with their state, time, requester, reason, end and next step",
+		Long: `List stoppable objects with their state, time, requester, reason, end and next step.
 Stuck and failed objects come first, then overdue stops, then changing, stopped and running objects.
 SINCE and BY describe the stop, or the last start of a running object. ` + listWorkloads() + ` and objects of StopAdapters are listed
 only if a user or a Slumber has stopped them, or if you specify their kind or namespace/NAME. A kind that the API server does not serve is left out. A kind that

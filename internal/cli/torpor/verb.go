@@ -152,7 +152,7 @@ func (v *verbCommand) newCommand(name, short, example string) *cobra.Command {
 		f.StringVar(&v.until, "until", "", "when the stop ends automatically: a time such as 18:00, tomorrow, monday or 2026-11-20T22:00:00Z, or a duration from now such as 8h")
 	}
 	if v.verb != extendVerb {
-		f.BoolVar(&v.waits, waitFlag, false, "return when the statuses report the requested state")
+		f.BoolVar(&v.waits, waitFlag, false, "wait until the statuses report the requested state")
 		f.DurationVar(&v.timeout, timeoutFlag, defaultTimeout, "how long to wait for all objects; then the exit code is 3")
 	}
 	completion.OfferValues(cmd, "dry-run", dryRunServer, dryRunNone)
@@ -169,9 +169,9 @@ func (v *verbCommand) validateFlags(cmd *cobra.Command) error {
 	case validateDryRun(v.dryRun) != nil:
 		return validateDryRun(v.dryRun)
 	case v.waits && v.dryRun == dryRunServer:
-		return exit.WrongUsage("--wait: expected no --dry-run with it, which changes nothing; found both")
+		return exit.WrongUsage("--wait: expected no --dry-run=server, which changes nothing, found both flags")
 	case f.Changed(timeoutFlag) && !v.waits && v.namespaces == nil:
-		return exit.WrongUsage("--timeout: expected --wait with it, found none")
+		return exit.WrongUsage("--timeout: expected --wait as well, found none")
 	case (v.waits || f.Changed(timeoutFlag)) && v.timeout <= 0:
 		return exit.WrongUsage("--timeout: expected a duration above zero such as 5m, found %s", v.timeout)
 	case v.verb == extendVerb && !v.saidUntil:

@@ -70,7 +70,7 @@ func (v *verbCommand) judge(row stopRow, obj client.Object, r *verbResult) (bool
 		return false, exit.Error{Code: exit.Refused, Err: fmt.Errorf(
 			"%s: %s; the request stays in effect, and kubectl torpor start withdraws it", r.target, row.Refusal)}
 	case row.IsAsked != (v.verb == stopVerb) && !row.Stops.HasExpired():
-		return false, fmt.Errorf("%s: expected it to be %s, found that another request replaced this one; run kubectl torpor why",
+		return false, fmt.Errorf("%s: expected the object to be %s, found that another request replaced this one; run kubectl torpor why",
 			r.target, v.verb.pastParticiple())
 	default:
 		return row.isReached(v.verb, r.wasAlready), nil

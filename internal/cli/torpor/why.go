@@ -24,7 +24,7 @@ func (a *commands) newWhyCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "why (KIND/NAME | KIND NAME)",
-		Short: "Show who stopped an object, when, why and until when, the pending condition, and the next step",
+		Short: "Show the requester, time, reason and end of an object's stop, the pending condition, and the next step",
 		Example: `  # Print sentences
   kubectl torpor why clusterdeployment/mycluster
 

@@ -108,7 +108,7 @@ func (a *commands) writeSlumber(told slumberExplanation) error {
 		lines = append(lines, "  wave "+formatCell(w.Name)+"\t"+describeWave(w))
 	}
 	if told.isSuspended {
-		lines = append(lines, "  next\tnothing: it is suspended")
+		lines = append(lines, "  next\tnothing: the schedule is suspended")
 	} else {
 		for _, t := range told.Next {
 			lines = append(lines, fmt.Sprintf("  next\t%s at %s", t.To, t.At.Format(slumber.LocalTime)))
@@ -130,7 +130,7 @@ func describeWave(w torporv1alpha1.SlumberWaveStatus) string {
 		parts = append(parts, "waits for "+formatCell(w.WaitsFor))
 	}
 	if w.IsTimedOut {
-		parts = append(parts, "its timeout has expired")
+		parts = append(parts, "the timeout of the wave has expired")
 	}
 	return strings.Join(parts, "; ")
 }
