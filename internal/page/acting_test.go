@@ -45,7 +45,7 @@ func TestPageReportsObjectsWithoutAController(t *testing.T) {
 	viewer.expectShown(t, "/?q=calm", []string{"<span class=\"next\">no controller acts on it: " + gap}, nil)
 	viewer.expectShown(t, "/?state=stuck", []string{">asked<"}, []string{">calm<", ">handled<"})
 	viewer.expectShown(t, "/?q=handled", []string{">handled<"}, []string{"no controller acts on it"})
-	stranger.expectShown(t, "/", []string{">forgotten<", "does not watch the namespace unwatched; add it to --watch-namespaces"}, []string{"hibernation"})
+	stranger.expectShown(t, "/", []string{">forgotten<", "does not watch the namespace unwatched; add the namespace to --watch-namespaces"}, []string{"hibernation"})
 }
 
 // TestChangeOfTheActingManagerIsAnnounced checks that the page announces a change of the active manager.

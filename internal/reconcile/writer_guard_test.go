@@ -104,13 +104,13 @@ func TestObjectOfAnotherWriterIsLeftAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const written = "MOCO has written it: its field manager is moco-controller. Torpor's clustering does not change the object"
+	const written = "MOCO has written the object: its field manager is moco-controller. Torpor's clustering does not change the object"
 
 	t.Run("an object that MOCO writes gets only one report", func(t *testing.T) {
 		g, cluster := newGuarded(env), createByMOCO("written")
 		setHealthy(cluster)
 		g.expect(t, cluster, 1, written)
-		if event := <-g.recorder.Events; len(g.recorder.Events) != 0 || !strings.HasPrefix(event, "Warning AnotherWriter MOCO has written it") {
+		if event := <-g.recorder.Events; len(g.recorder.Events) != 0 || !strings.HasPrefix(event, "Warning AnotherWriter MOCO has written the object") {
 			t.Errorf("expected one event, found %q and %d more", event, len(g.recorder.Events))
 		}
 		if !meta.IsStatusConditionTrue(cluster.Status.Conditions, "Healthy") {

@@ -92,7 +92,7 @@ func TestUninstallRemovesEverythingOfTorpor(t *testing.T) {
 		t.Logf("it took %s", time.Since(began))
 		return strings.Split(strings.TrimSpace(strings.ReplaceAll(out.String(), namespace, "NS")), "\n")
 	}
-	const kept = "kept MySQLCluster NS/upstreams: its finalizer: MOCO has written it: its field manager is moco-controller"
+	const kept = "kept MySQLCluster NS/upstreams: its finalizer: MOCO has written the object: its field manager is moco-controller"
 	const (
 		sleeps      = "left asleep ClusterDeployment NS/cd: its machines stay off until they are started"
 		isStopped   = "left stopped Deployment NS/web: its previous state is in its annotation torpor.dev/restore"

@@ -66,7 +66,7 @@ func TestDecide(t *testing.T) {
 	}
 	unreachable := expectedPlan{"running, API server not reachable", NoAction{}, running, hivev1.APIUnreachableReason, retryInterval}
 	waitAPI := expectedPlan{"resuming, API server not reachable", NoAction{}, starting, hivev1.WaitingForAPIReason, minProbeInterval}
-	waitNodes := expectedPlan{"resuming, nodes not back", NoAction{}, starting, hivev1.WaitingForNodesReason, minProbeInterval}
+	waitNodes := expectedPlan{"resuming, nodes have not reported", NoAction{}, starting, hivev1.WaitingForNodesReason, minProbeInterval}
 
 	waitOperators := expectedPlan{"resuming, operators not ready", NoAction{}, starting, hivev1.WaitingForClusterOperatorsReason, operatorInterval}
 
@@ -195,7 +195,7 @@ func TestDecide(t *testing.T) {
 		},
 		"nodes are awaited even after ten minutes if none of them has reported": {
 			observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, apiWithNodes(staleNode("n0"), staleNode("n1"))),
-			expectedPlan{"resuming, nodes not back", NoAction{}, starting, hivev1.WaitingForNodesReason, maxCloudInterval},
+			expectedPlan{"resuming, nodes have not reported", NoAction{}, starting, hivev1.WaitingForNodesReason, maxCloudInterval},
 		},
 		"machine that cannot be stopped is reported": {
 			observedCluster(wantHibernating, openRecord(), on, func(o *Observed) {
@@ -255,7 +255,7 @@ func TestDecide(t *testing.T) {
 		"cluster that resumed long ago is polled at the drift interval":      {observedCluster("", resumedRecord(aftercareWindow), on, apiWithNodes()), runs(driftInterval)},
 		"certificates are approved while the nodes are awaited": {
 			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(staleNode("n0")), withRequests("csr-0")),
-			expectedPlan{"resuming, nodes not back", ApproveRequests{[]string{"csr-0"}}, starting, hivev1.WaitingForNodesReason, minProbeInterval},
+			expectedPlan{"resuming, nodes have not reported", ApproveRequests{[]string{"csr-0"}}, starting, hivev1.WaitingForNodesReason, minProbeInterval},
 		},
 		"certificates are approved for ten minutes after a resume": {
 			observedCluster("", resumedRecord(time.Minute), on, apiWithNodes(), withRequests("csr-0", "csr-1")),

@@ -112,7 +112,7 @@ func shortestInterval(rule string) time.Duration {
 		return 0
 	case "record nodes", "record resume start", "record spot machines", "record machine groups", "record paused groups", "record drain end": // Rules that save the record: the next pass decides differently.
 		return immediately
-	case "machines are starting", "resuming, API server not reachable", "resuming, nodes not back", "resuming, nodes cordoned", "running in part", "running":
+	case "machines are starting", "resuming, API server not reachable", "resuming, nodes have not reported", "resuming, nodes cordoned", "running in part", "running":
 		return minProbeInterval
 	default:
 		return minCloudInterval

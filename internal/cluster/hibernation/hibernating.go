@@ -110,7 +110,7 @@ func withAsleepAt(r *hivev1.HibernationRecord, at *metav1.Time) *hivev1.Hibernat
 func stoppingPlan(o Observed) Plan {
 	message := "The machines are being stopped"
 	if o.HasNoVersion {
-		message += "; not an OpenShift cluster; skipping the version check"
+		message += "; the version check is skipped, because the cluster is not an OpenShift cluster"
 	}
 	p := hibernatedPlan(o, hivev1.StoppingHibernationReason, message)
 	p.Ready = stoppingCondition(o)

@@ -422,7 +422,7 @@ func TestUnsettledGroupsAreAwaited(t *testing.T) {
 		"EKS update at the former size during the resume: group is not restored yet": {func(o *Observed) {
 			o.DesiredPowerState, o.Record.ResumeStartedAt, o.Groups[0].InService = hivev1.PowerStateRunning, new(metav1.NewTime(o.Now.Add(-time.Second))), 2
 			o.API, o.Nodes = Reachable, []ObservedNode{{RecordedNode: hivev1.RecordedNode{Name: "n0", UID: "uid-n0", Ready: true}, LastSeen: o.Now}}
-		}, "resuming, machine groups not back", "(EKS is updating it)"},
+		}, "resuming, machine groups not restored", "(EKS is updating it)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := groupedCluster(hivev1.MachineGroupsScaleToZero, func(o *Observed) { recorded(o); row.edit(o) })

@@ -119,7 +119,7 @@ func (o Observed) stopOrderNote() string {
 	case !o.isOrdered():
 		return unorderedNote()
 	case !o.isHibernationOpen() || o.awaitsWorkersOff() && o.Now.Before(o.controlPlaneStopsAt()):
-		return "; workers stop first, and the control plane once they are off, or after ten minutes"
+		return "; workers stop first, and the control plane when all workers are off or ten minutes have passed"
 	case o.awaitsWorkersOff():
 		return "; the control plane is left on, because the cloud refuses to stop workers"
 	case len(o.workersOn()) > 0:
@@ -137,7 +137,7 @@ func (o Observed) startOrderNote() string {
 	case !o.isOrdered():
 		return unorderedNote()
 	case !o.isResuming(), o.awaitsControlPlane():
-		return "; the control plane starts first, and workers once the API server answers, or after five minutes" + o.apiProblem()
+		return "; the control plane starts first, and the workers when the API server answers or five minutes have passed" + o.apiProblem()
 	case o.API != Reachable:
 		return "; workers are started as well, although the API server has not answered within five minutes" + o.apiProblem()
 	default:
@@ -146,5 +146,5 @@ func (o Observed) startOrderNote() string {
 }
 
 func unorderedNote() string {
-	return fmt.Sprintf("; all machines at once, although %s requests an order: no labels or name identify a machine of the control plane", hivev1.StopOrderAnnotation)
+	return fmt.Sprintf("; all machines stop or start at once, although %s requests an order: no labels or name identify a machine of the control plane", hivev1.StopOrderAnnotation)
 }

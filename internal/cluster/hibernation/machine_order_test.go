@@ -148,18 +148,18 @@ func TestReportsDescribeTheOrderOfMachines(t *testing.T) {
 		o.Refusal = &OrderRefusal{ObservationError{actuator.Throttled, "Slow down"}, []string{"i-1"}}
 	}
 	const ignored = `; the annotation torpor.dev/stop-order is ignored: expected workers-first, found "masters-first"`
-	const unordered = "; all machines at once, although torpor.dev/stop-order requests an order: no labels or name identify a machine of the control plane"
+	const unordered = "; all machines stop or start at once, although torpor.dev/stop-order requests an order: no labels or name identify a machine of the control plane"
 	for name, row := range map[string]struct {
 		in   Observed
 		want string
 	}{
 		"order is reported before the hibernation is recorded": {
 			observedCluster(wantHibernating, nil, on, apiWithNodes(readyNode("n0")), workersFirst),
-			"Stopping the cluster's 2 machines; workers stop first, and the control plane once they are off, or after ten minutes",
+			"Stopping the cluster's 2 machines; workers stop first, and the control plane when all workers are off or ten minutes have passed",
 		},
 		"order is reported while workers are stopping": {
 			observedCluster(wantHibernating, openRecord(), on, workersFirst),
-			"Stopping the cluster's 2 machines; workers stop first, and the control plane once they are off, or after ten minutes",
+			"Stopping the cluster's 2 machines; workers stop first, and the control plane when all workers are off or ten minutes have passed",
 		},
 		"stopped workers are reported": {
 			observedCluster(wantHibernating, openRecord(), on, secondMachine(off), workersFirst), "Stopping the cluster's 2 machines; the workers are off",
@@ -181,11 +181,11 @@ func TestReportsDescribeTheOrderOfMachines(t *testing.T) {
 		"malformed order is reported while the cluster hibernates": {observedCluster(wantHibernating, openRecord(), off, withBadOrder), "The cluster hibernates" + ignored},
 		"order is reported before the resume is recorded": {
 			observedCluster("", openRecord(), off, workersFirst),
-			"Starting the cluster's 2 machines; the control plane starts first, and workers once the API server answers, or after five minutes",
+			"Starting the cluster's 2 machines; the control plane starts first, and the workers when the API server answers or five minutes have passed",
 		},
 		"workers that wait for a refusing API server are reported": {
 			observedCluster("", resumingRecord(time.Second), on, secondMachine(off), silent, workersFirst),
-			"Starting the cluster's 2 machines; the control plane starts first, and workers once the API server answers, or after five minutes: the server refuses",
+			"Starting the cluster's 2 machines; the control plane starts first, and the workers when the API server answers or five minutes have passed: the server refuses",
 		},
 		"workers that start after the control plane has responded are reported": {
 			observedCluster("", resumingRecord(time.Second), on, secondMachine(off), apiWithNodes(readyNode("n0")), workersFirst),

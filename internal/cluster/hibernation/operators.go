@@ -62,7 +62,7 @@ func NeedsOperators(o Observed) bool {
 // hibernation. During the wait for operators, it includes operators that have not reported since the resume began.
 func (o Observed) missingOperators() []string {
 	if o.OperatorsError != "" {
-		return []string{"all, which cannot be read: " + o.OperatorsError}
+		return []string{"all ClusterOperators, which cannot be read: " + o.OperatorsError}
 	}
 	var names []string
 	for _, op := range o.Operators {
@@ -150,7 +150,7 @@ func (o Observed) operatorsCondition() decision.Condition {
 		message += "; the resume no longer waits for ClusterOperators that were not ready after ten minutes: " + joinNames(missing)
 	}
 	if len(broken) > 0 {
-		message += "; the resume does not wait for ClusterOperators that were not ready before the hibernation either: " + joinNames(broken)
+		message += "; the resume does not wait for ClusterOperators that were not ready even before the hibernation: " + joinNames(broken)
 	}
 	return decision.True(hivev1.ClusterOperatorsNotReadyReason, message)
 }

@@ -86,7 +86,7 @@ func TestBrokenOperatorsAreNotAwaited(t *testing.T) {
 	}{
 		"cluster runs degraded if an operator was broken before the hibernation and still is": {
 			observedCluster("", record, actuator.Running, append(back, havingOperators(registry, fine))...), hivev1.RunningHibernationReason,
-			"The cluster runs; the resume does not wait for ClusterOperators that were not ready before the hibernation either: image-registry (degraded)",
+			"The cluster runs; the resume does not wait for ClusterOperators that were not ready even before the hibernation: image-registry (degraded)",
 		},
 		"resume waits for a progressing operator although another operator was broken before the hibernation": {
 			observedCluster("", record, actuator.Running, append(back, havingOperators(registry, busy))...), hivev1.WaitingForClusterOperatorsReason, "",
@@ -107,7 +107,7 @@ func TestBrokenOperatorsAreNotAwaited(t *testing.T) {
 				return r
 			}(), actuator.Running, append(back, havingOperators(registry, busy))...), hivev1.RunningHibernationReason,
 			"The cluster runs; the resume no longer waits for ClusterOperators that were not ready after ten minutes: etcd (progressing)" +
-				"; the resume does not wait for ClusterOperators that were not ready before the hibernation either: image-registry (degraded)",
+				"; the resume does not wait for ClusterOperators that were not ready even before the hibernation: image-registry (degraded)",
 		},
 		"cluster with Hive's label runs degraded if an operator is not ready": {
 			observedCluster("", resumingRecord(time.Minute), actuator.Running, append(back, havingOperators(busy), skips)...), hivev1.RunningHibernationReason,

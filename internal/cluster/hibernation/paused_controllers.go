@@ -80,7 +80,7 @@ func isOfHub(group string) bool { return strings.HasPrefix(group, clusterAPIPref
 
 // clusterAPINotHeld is the reason why the machines of a Cluster must not be stopped.
 const clusterAPINotHeld = "Expected machines that stay off once they are stopped, found %s in the namespace of the ClusterDeployment, " +
-	"whose controllers replace machines that are not healthy; set spec.paused of that object, or set the annotation " +
+	"whose controllers replace machines that are not healthy; set spec.paused of that object to true, or set the annotation " +
 	hivev1.MachineGroupsAnnotation + " to " + hivev1.MachineGroupsSuspend
 
 // whyNotPaused returns the reason why Torpor must not pause an object; empty if Torpor may pause it.
@@ -114,7 +114,7 @@ func (o Observed) groupsUnread() string {
 	if o.GroupsError == "" || o.isHibernationOpen() || o.Options.MachineGroups != hivev1.MachineGroupsSuspend {
 		return ""
 	}
-	return "Cannot read the controllers that replace machines, and that must be paused first: " + o.GroupsError
+	return "Cannot read the objects whose controllers replace machines and must be paused first: " + o.GroupsError
 }
 
 // NeedsHealthChecks reports whether the cluster's MachineHealthChecks must be read. They are read to record them,

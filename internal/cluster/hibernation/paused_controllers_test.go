@@ -55,7 +55,7 @@ func TestMachineControllersThatCannotBePausedAreRefused(t *testing.T) {
 			o.Record = openRecord()
 			o.Record.MachineGroups = []hivev1.MachineGroupRecord{{Name: pausedCluster, Mode: suspend}}
 		}, ""},
-		"unreadable controllers are refused with the mode suspend":      {suspend, func(o *Observed) { o.GroupsError = "no right" }, "Cannot read the controllers that replace machines, and that must be paused first: no right"},
+		"unreadable controllers are refused with the mode suspend":      {suspend, func(o *Observed) { o.GroupsError = "no right" }, "Cannot read the objects whose controllers replace machines and must be paused first: no right"},
 		"unreadable controllers are not refused without the annotation": {"", func(o *Observed) { o.Groups, o.GroupsError = nil, "no right" }, ""},
 		"unreadable controllers are not refused during a hibernation": {suspend, func(o *Observed) {
 			o.GroupsError, o.Record = "no right", openRecord()

@@ -28,9 +28,9 @@ func (o Observed) awaitsSurvey() bool { return !o.IsSurveyed && o.API == Reachab
 // Invariant: it writes no record, and machines are stopped only with a record, so a refused hibernation stops nothing
 // (TestEveryStateConverges).
 func hibernationRefused(o Observed) Plan {
-	message, after := "The hibernation is refused, because it requires HibernationPossible, which is False: "+o.Obstacles, userRetryInterval
+	message, after := "The hibernation is refused, because it requires the condition HibernationPossible, which is False: "+o.Obstacles, userRetryInterval
 	if o.Obstacles == "" {
-		message, after = "The hibernation waits for a survey of the cluster, because it requires HibernationPossible", firstSyncInterval
+		message, after = "The hibernation waits for a survey of the cluster, because it requires the condition HibernationPossible", firstSyncInterval
 	}
 	ready := decision.Unknown(hivev1.RefusedHibernationReason, "The hibernation is refused, and the cluster is left as it is")
 	switch {

@@ -197,7 +197,7 @@ func (o Observed) awaitsReplacement() bool {
 func (o Observed) replacementNote() string {
 	machines := o.machinesToReplace()
 	if len(machines) == 0 {
-		return "OpenShift Machines, which could not be read and may include those of terminated spot machines"
+		return "OpenShift Machines, which could not be read and may include Machines of terminated spot machines"
 	}
 	var names []string
 	for _, m := range machines {

@@ -44,7 +44,7 @@ func TestSpotMachinesAreTerminatedLastAndReplaced(t *testing.T) {
 	waitStop := expectedPlan{"machines are stopping", NoAction{}, stopping, hivev1.StoppingMachinesReason, machineWaitInterval}
 	replace := ReplaceMachines{[]ReplaceableMachine{secondOpenShiftMachine()}}
 	waitNodes := func(do Action) expectedPlan {
-		return expectedPlan{"resuming, nodes not back", do, starting, waitsForNodes, minProbeInterval}
+		return expectedPlan{"resuming, nodes have not reported", do, starting, waitsForNodes, minProbeInterval}
 	}
 	runs := expectedPlan{"running", NoAction{}, hivev1.RunningHibernationReason, hivev1.RunningHibernationReason, minAftercareInterval}
 	for name, row := range map[string]struct {

@@ -192,7 +192,7 @@ func (s *situation) apply() Plan {
 // pool until the next read of the cluster.
 func (s *situation) judgeConfiguration(synced decision.Condition) (notEnough, unsupported decision.Condition) {
 	notEnough = decision.False(hivev1.EnoughReplicasReason, "There are enough replicas for the MachineSets")
-	unsupported = decision.False(hivev1.ConfigurationSupportedReason, "No setting was found that the cluster or Torpor does not support")
+	unsupported = decision.False(hivev1.ConfigurationSupportedReason, "The cluster and Torpor support every setting of the pool")
 	refusal := s.problem
 	if refusal == nil && s.Attempt.Fingerprint == s.fingerprint && s.isDue() {
 		refusal = s.Attempt.Refusal

@@ -15,7 +15,7 @@ import (
 
 // errPanicked is the error of a job that panics. Without the recovery, one bad input would crash the manager after
 // each restart.
-var errPanicked = errors.New("the attempt ended with a panic, which is a defect of Torpor; see the manager's log")
+var errPanicked = errors.New("the attempt ended with a panic, which is a bug in Torpor; see the manager's log")
 
 // RecoverPanic turns a panic into the job's error and logs it. The function of a job defers it.
 func RecoverPanic(ctx context.Context, err *error) {

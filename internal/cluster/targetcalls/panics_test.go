@@ -22,7 +22,7 @@ func TestAPanicEndsItsJobAlone(t *testing.T) {
 	}
 	var none map[string]int
 	err := do(ctx, func() { none["a"] = 1 })
-	if err == nil || !strings.Contains(DescribeError(err), "a defect of Torpor") {
+	if err == nil || !strings.Contains(DescribeError(err), "a bug in Torpor") {
 		t.Fatalf("expected an error that names a defect, found %v", err)
 	}
 	for _, want := range []string{"assignment to entry in nil map", "panics_test.go"} {

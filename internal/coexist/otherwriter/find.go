@@ -117,9 +117,9 @@ func FindWriter(o Observed) string {
 	case o.Running != "":
 		return fmt.Sprintf("%s runs: %s", o.Upstream.Name, o.Running)
 	case manager != "" && (own.IsZero() || !written.Before(own)):
-		return fmt.Sprintf("%s has written it: its field manager is %s", o.Upstream.Name, manager)
+		return fmt.Sprintf("%s has written the object: its field manager is %s", o.Upstream.Name, manager)
 	case left >= 0 && own.IsZero():
-		return fmt.Sprintf("%s has made it: it has the finalizer %s", o.Upstream.Name, o.Finalizers[left])
+		return fmt.Sprintf("%s has created or changed the object: its finalizer is %s", o.Upstream.Name, o.Finalizers[left])
 	case o.Webhook != "" && own.IsZero():
 		return fmt.Sprintf("%s is installed: its webhook configuration is %s", o.Upstream.Name, o.Webhook)
 	default:

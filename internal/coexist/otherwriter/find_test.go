@@ -17,7 +17,7 @@ func entry(manager string, second int64) metav1.ManagedFieldsEntry {
 func TestFind(t *testing.T) {
 	t.Parallel()
 	const (
-		hiveWrites = "Hive has written it: its field manager is hive1-hibernation"
+		hiveWrites = "Hive has written the object: its field manager is hive1-hibernation"
 		hiveRuns   = "Hive runs: its Lease hive/hive-controllers-leader is held"
 	)
 	fields := func(all ...metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry { return all }
@@ -29,11 +29,11 @@ func TestFind(t *testing.T) {
 		"a new object is handled by Torpor":                                                                        {Observed{Upstream: Hive(), Fields: fields(user)}, ""},
 		"an object that only Torpor has written is handled by Torpor":                                              {Observed{Upstream: Hive(), Fields: fields(user, entry("torpor", 5))}, ""},
 		"an object that the upstream has written is not handled by Torpor":                                         {Observed{Upstream: Hive(), Fields: fields(user, hive)}, hiveWrites},
-		"an object that another controller of the upstream has written is not handled by Torpor":                   {Observed{Upstream: Hive(), Fields: fields(entry("hive-controllers", 1))}, "Hive has written it: its field manager is hive-controllers"},
+		"an object that another controller of the upstream has written is not handled by Torpor":                   {Observed{Upstream: Hive(), Fields: fields(entry("hive-controllers", 1))}, "Hive has written the object: its field manager is hive-controllers"},
 		"an object in which Torpor has only reported the upstream is not handled by Torpor":                        {Observed{Upstream: Hive(), Fields: fields(hive, entry(FieldManager, 20))}, hiveWrites},
 		"an object that Torpor has written after the upstream is handled by Torpor":                                {Observed{Upstream: Hive(), Fields: fields(hive, entry("torpor", 11))}, ""},
 		"an object that the upstream has written after Torpor's earliest entry is not handled by Torpor":           {Observed{Upstream: Hive(), Fields: fields(hive, entry("torpor", 11), entry("torpor-provisioning", 3))}, hiveWrites},
-		"an object that Torpor has written before the upstream's latest entry is not handled by Torpor":            {Observed{Upstream: Hive(), Fields: fields(hive, entry("hive2-machinepool", 30), entry("torpor", 11))}, "Hive has written it: its field manager is hive2-machinepool"},
+		"an object that Torpor has written before the upstream's latest entry is not handled by Torpor":            {Observed{Upstream: Hive(), Fields: fields(hive, entry("hive2-machinepool", 30), entry("torpor", 11))}, "Hive has written the object: its field manager is hive2-machinepool"},
 		"an object that the upstream has written after Torpor is not handled by Torpor":                            {Observed{Upstream: Hive(), Fields: fields(entry("torpor", 9), hive)}, hiveWrites},
 		"an object that both have written in the same second is not handled by Torpor":                             {Observed{Upstream: Hive(), Fields: fields(entry("torpor", 10), hive)}, hiveWrites},
 		"an entry of the upstream without a time is ignored":                                                       {Observed{Upstream: Hive(), Fields: fields(metav1.ManagedFieldsEntry{Manager: "hive1-hibernation"}, entry("torpor", 1))}, ""},
@@ -45,14 +45,14 @@ func TestFind(t *testing.T) {
 		"an object that was taken over is handled by Torpor despite a webhook of the upstream":                     {Observed{Upstream: MOCO(), Fields: fields(user), Webhook: "w", IsTakenOver: true}, ""},
 		"an object that was taken over is handled by Torpor":                                                       {Observed{Upstream: Hive(), Fields: fields(hive), IsTakenOver: true}, ""},
 		"a terminating object that the upstream has not written is handled by Torpor even while the upstream runs": {Observed{Upstream: Korifi(), Running: "its Lease korifi/13c200ec.cloudfoundry.org is held", IsDeleting: true}, ""},
-		"a terminating object that the upstream has written is not handled by Torpor":                              {Observed{Upstream: MOCO(), Fields: fields(entry("moco-controller", 1)), IsDeleting: true}, "MOCO has written it: its field manager is moco-controller"},
+		"a terminating object that the upstream has written is not handled by Torpor":                              {Observed{Upstream: MOCO(), Fields: fields(entry("moco-controller", 1)), IsDeleting: true}, "MOCO has written the object: its field manager is moco-controller"},
 		"an object that MOCO's kubectl plugin has written is handled by Torpor":                                    {Observed{Upstream: MOCO(), Fields: fields(entry("kubectl-moco", 1))}, ""},
-		"an object with a finalizer of the upstream is not handled by Torpor":                                      {Observed{Upstream: Korifi(), Fields: fields(entry("api", 1)), Finalizers: []string{"a", "cfApp.korifi.cloudfoundry.org"}}, "Korifi has made it: it has the finalizer cfApp.korifi.cloudfoundry.org"},
+		"an object with a finalizer of the upstream is not handled by Torpor":                                      {Observed{Upstream: Korifi(), Fields: fields(entry("api", 1)), Finalizers: []string{"a", "cfApp.korifi.cloudfoundry.org"}}, "Korifi has created or changed the object: its finalizer is cfApp.korifi.cloudfoundry.org"},
 		"an object that Torpor has written is handled by Torpor despite a finalizer of the upstream":               {Observed{Upstream: Korifi(), Fields: fields(entry("torpor-restart", 1)), Finalizers: []string{"cfApp.korifi.cloudfoundry.org"}}, ""},
 		"an object with a finalizer of Torpor is handled by Torpor":                                                {Observed{Upstream: Korifi(), Finalizers: []string{"korifi.cloudfoundry.org/cfApp"}}, ""},
-		"an LRP that eirini-controller has written is not handled by Torpor":                                       {Observed{Upstream: Eirini(), Fields: fields(entry("torpor-restart", 1), entry("eirini-controller", 2))}, "eirini-controller has written it: its field manager is eirini-controller"},
+		"an LRP that eirini-controller has written is not handled by Torpor":                                       {Observed{Upstream: Eirini(), Fields: fields(entry("torpor-restart", 1), entry("eirini-controller", 2))}, "eirini-controller has written the object: its field manager is eirini-controller"},
 		"field managers with similar names are ignored":                                                            {Observed{Upstream: Korifi(), Fields: fields(entry("manager.test", 1), entry("managers", 1))}, ""},
-		"the field manager of Korifi is manager":                                                                   {Observed{Upstream: Korifi(), Fields: fields(entry("manager", 1))}, "Korifi has written it: its field manager is manager"},
+		"the field manager of Korifi is manager":                                                                   {Observed{Upstream: Korifi(), Fields: fields(entry("manager", 1))}, "Korifi has written the object: its field manager is manager"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if found := FindWriter(row.observed); found != row.want {

@@ -118,7 +118,7 @@ func (c *Lock) note(ctx context.Context, err error) {
 	}
 	c.failure = err
 	if after != before && c.Report(after) {
-		log.FromContext(ctx).Info("The claim of this installation to act has changed",
+		log.FromContext(ctx).Info("This installation has become active or inactive",
 			"acts", after.State == conditional.True, "reason", after.Reason, "why", after.Message)
 	}
 }
@@ -134,7 +134,7 @@ func (c *Lock) renew(ctx context.Context) error {
 	}
 	now := c.Clock.Now()
 	if acting := lease.Read(held, now); acting.Installation != "" && acting.Installation != c.Namespace {
-		return fmt.Errorf("%w: the installation in namespace %s holds the Lease %s/%s; the installation in namespace %s waits until the other one is uninstalled",
+		return fmt.Errorf("%w: the installation in namespace %s holds the Lease %s/%s; the installation in namespace %s waits until that installation is uninstalled",
 			errTaken, acting.Installation, lease.Namespace, lease.Name, c.Namespace)
 	}
 	lease.Take(held, c.Namespace, leaseDuration, now)

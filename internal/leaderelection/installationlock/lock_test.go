@@ -37,7 +37,7 @@ func TestOneInstallationActs(t *testing.T) {
 	}
 	attempt(first, true, "")
 	for range 5 {
-		attempt(second, false, "the installation in namespace other waits until the other one is uninstalled")
+		attempt(second, false, "the installation in namespace other waits until that installation is uninstalled")
 		now.Step(renewInterval)
 		attempt(first, true, "")
 	}

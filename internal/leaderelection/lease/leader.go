@@ -108,7 +108,7 @@ func (l Leader) DescribeSplit(waiting Scope) string {
 		return ""
 	}
 	return fmt.Sprintf("expected one Deployment with all controllers of the part %s, found that %s leads with %s, and that this replica of %s waits with %s; "+
-		"give all of them to one Deployment", l.Part, l.Scope.Deployment, l.Scope, waiting.Deployment, waiting)
+		"run all controllers of the part in one Deployment", l.Part, l.Scope.Deployment, l.Scope, waiting.Deployment, waiting)
 }
 
 // DescribeOverlap describes the common namespaces of the manager that leads a part and of a manager that waits for it;
@@ -118,7 +118,7 @@ func (l Leader) DescribeOverlap(waiting Scope) string {
 		return ""
 	}
 	return fmt.Sprintf("expected Deployments with different namespaces to lead the part %s, found that %s leads with %s, and that this replica of %s waits with %s; "+
-		"remove the common namespaces from --watch-namespaces of one of them, or delete one of them", l.Part, l.Name(), l.Scope, waiting.Deployment, waiting)
+		"remove the common namespaces from --watch-namespaces of one Deployment, or delete one Deployment", l.Part, l.Name(), l.Scope, waiting.Deployment, waiting)
 }
 
 func (l Leader) isSameDeployment(waiting Scope) bool {

@@ -136,10 +136,10 @@ func TestDescribeGap(t *testing.T) {
 		"an object that the manager handles: no reason":                                     {some, "hibernation", "watched", ""},
 		"a manager for all namespaces: no reason":                                           {&Scope{Controllers: []string{"hibernation"}}, "hibernation", "any", ""},
 		"an unknown scope: no reason":                                                       {nil, "hibernation", "other", ""},
-		"missing controllers: reported":                                                     {some, "workloads", "watched", "the manager in the namespace torpor-system runs without the controllers workloads; install the feature that has them, or add them to --controllers"},
-		"an unwatched namespace: reported":                                                  {some, "hibernation", "other", "the manager in the namespace torpor-system does not watch the namespace other; add it to --watch-namespaces"},
-		"a cluster-scoped object and a manager for some namespaces: reported":               {some, "hibernation", "", "the manager in the namespace torpor-system watches some namespaces only, and handles no cluster-scoped objects; run one without --watch-namespaces"},
-		"missing controllers and an unwatched namespace: only the controllers are reported": {some, "workloads", "other", "the manager in the namespace torpor-system runs without the controllers workloads; install the feature that has them, or add them to --controllers"},
+		"missing controllers: reported":                                                     {some, "workloads", "watched", "the manager in the namespace torpor-system runs without the controllers workloads; install the feature that contains these controllers, or add them to --controllers"},
+		"an unwatched namespace: reported":                                                  {some, "hibernation", "other", "the manager in the namespace torpor-system does not watch the namespace other; add the namespace to --watch-namespaces"},
+		"a cluster-scoped object and a manager for some namespaces: reported":               {some, "hibernation", "", "the manager in the namespace torpor-system watches only some namespaces, and handles no cluster-scoped objects; run a manager without --watch-namespaces"},
+		"missing controllers and an unwatched namespace: only the controllers are reported": {some, "workloads", "other", "the manager in the namespace torpor-system runs without the controllers workloads; install the feature that contains these controllers, or add them to --controllers"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -124,15 +124,15 @@ func (a Acting) DescribeGap(controllers, namespace string) *Gap {
 	case !slices.ContainsFunc(running, func(s *Scope) bool { return slices.Contains(s.Controllers, controllers) }):
 		return &Gap{
 			fmt.Sprintf("the manager in the namespace %s runs without the controllers %s", a.Installation, controllers),
-			"install the feature that has them, or add them to --controllers",
+			"install the feature that contains these controllers, or add them to --controllers",
 		}
 	case namespace == metav1.NamespaceNone:
 		return &Gap{
-			fmt.Sprintf("the manager in the namespace %s watches some namespaces only, and handles no cluster-scoped objects", a.Installation),
-			"run one without --watch-namespaces",
+			fmt.Sprintf("the manager in the namespace %s watches only some namespaces, and handles no cluster-scoped objects", a.Installation),
+			"run a manager without --watch-namespaces",
 		}
 	default:
-		return &Gap{fmt.Sprintf("the manager in the namespace %s does not watch the namespace %s", a.Installation, namespace), "add it to --watch-namespaces"}
+		return &Gap{fmt.Sprintf("the manager in the namespace %s does not watch the namespace %s", a.Installation, namespace), "add the namespace to --watch-namespaces"}
 	}
 }
 

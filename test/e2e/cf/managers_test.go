@@ -236,7 +236,7 @@ func TestOnlyOneOfTwoInstallationsActs(t *testing.T) {
 	})
 	t.Logf("%d changes to the configuration", len(versions)-1)
 	first.waitUntilReady(t)
-	if found := strings.Count(second.LastOutput(), "The claim of this installation to act has changed"); found != 1 {
+	if found := strings.Count(second.LastOutput(), "This installation has become active or inactive"); found != 1 {
 		t.Errorf("expected one line in the log of the second manager, found %d", found)
 	}
 }

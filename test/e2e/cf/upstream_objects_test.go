@@ -64,7 +64,7 @@ func TestUpstreamObjectsAreTakenOverOnlyOnRequest(t *testing.T) {
 
 	startReplica(t, hub, system)
 	hub.WaitFor(t, "a deployment does not change the app of another writer", deployment, func() error {
-		return testenv.ErrorIf(!strings.Contains(deployment.Status.Message, "not changed: Korifi has written it"), "found %q", deployment.Status.Message)
+		return testenv.ErrorIf(!strings.Contains(deployment.Status.Message, "not changed: Korifi has written the object"), "found %q", deployment.Status.Message)
 	})
 	for obj, owner := range all {
 		hub.WaitForCondition(t, obj, torporv1alpha1.AnotherWriterCondition, metav1.ConditionTrue, torporv1alpha1.AnotherWriterReason)

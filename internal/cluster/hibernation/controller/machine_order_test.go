@@ -25,7 +25,7 @@ func stopsWorkersFirst(t *testing.T, e *env) {
 	e.WaitForEvent(t, s.key.Namespace, stoprecord.EventAnnotationIgnored, `expected workers-first, found "workers-last"`)
 	s.patch(t, requestingUser, `{"metadata":{"annotations":{"`+hivev1.StopOrderAnnotation+`":"`+hivev1.StopWorkersFirst+`"}},"spec":{"powerState":"Hibernating"}}`)
 	s.awaitSettled(t, hivev1.PowerStateHibernating)
-	s.expectTold(t, "workers stop first, and the control plane once they are off", "the workers are off")
+	s.expectTold(t, "workers stop first, and the control plane when all workers are off", "the workers are off")
 	controlPlane, workers := s.machinesByRole(t)
 	for _, last := range controlPlane {
 		for _, first := range workers {
@@ -36,7 +36,7 @@ func stopsWorkersFirst(t *testing.T, e *env) {
 	}
 	s.setPowerState(t, hivev1.PowerStateRunning)
 	s.awaitSettled(t, hivev1.PowerStateRunning)
-	s.expectTold(t, "the control plane starts first, and workers once the API server answers")
+	s.expectTold(t, "the control plane starts first, and the workers when the API server answers")
 	controlPlane, workers = s.machinesByRole(t)
 	for _, first := range controlPlane {
 		for _, last := range workers {

@@ -49,7 +49,7 @@ func NewMetrics() *Metrics {
 		stops: stopmetrics.NewGauges(hivev1.ClusterDeploymentKind().Kind),
 		saved: stopmetrics.NewMachineCounters(hivev1.ClusterDeploymentKind().Kind),
 		state: prometheus.NewDesc("torpor_cluster_power_state",
-			"1 for the power state of a ClusterDeployment.", []string{"namespace", "name", "power_state"}, nil),
+			"1 for the current power state of a ClusterDeployment.", []string{"namespace", "name", "power_state"}, nil),
 		transitions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "torpor_cluster_transitions_total", Help: "Number of cluster state transitions, by reason.",
 		}, []string{"reason"}),
@@ -66,11 +66,11 @@ func NewMetrics() *Metrics {
 		trouble: prometheus.NewDesc("torpor_cluster_trouble",
 			"1 if the condition Degraded or Stalled of a ClusterDeployment is True.", []string{"namespace", "name", "condition"}, nil),
 		wakeBy: prometheus.NewDesc("torpor_cluster_wake_by_timestamp_seconds",
-			"Expiry, in Unix time, of the first certificate that a ClusterDeployment needs to resume by itself, as last observed while it ran.", []string{"namespace", "name"}, nil),
+			"Earliest expiry, in Unix time, of the certificates that a cluster needs to resume without help from a user, as last observed while the cluster ran.", []string{"namespace", "name"}, nil),
 		operations: prometheus.NewDesc("torpor_cloud_operations_total",
-			"Number of polls of, and orders to, the machines of a cloud account, by operation and error class; the class is empty for a success.", []string{"account", "operation", "error"}, nil),
+			"Number of requests to a cloud account that list, stop, start or terminate machines, by operation and error class; the class is empty for a success.", []string{"account", "operation", "error"}, nil),
 		probes: prometheus.NewDesc("torpor_cluster_probes_total",
-			"Number of probes of clusters' API servers, by whether they answered.", []string{"answered"}, nil),
+			"Number of probes of clusters' API servers, by whether the server answered.", []string{"answered"}, nil),
 	}
 }
 

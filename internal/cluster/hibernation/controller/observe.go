@@ -102,7 +102,7 @@ func (c Controller) observe(ctx context.Context, cd *hivev1.ClusterDeployment) (
 	}
 	if owner != nil {
 		seen.Machines, seen.ownerInterval = nil, accountTTL
-		seen.Invalid = fmt.Sprintf("Expected one ClusterDeployment for the machines of %s, found that they belong to %s/%s, which is older; delete one of them, or correct spec.clusterMetadata",
+		seen.Invalid = fmt.Sprintf("Expected one ClusterDeployment for the machines of %s, found that the machines belong to the older ClusterDeployment %s/%s; delete one of the two, or correct spec.clusterMetadata",
 			seen.platform.Machines, owner.Namespace, owner.Name)
 	}
 	seen.check = preflight.WithMachines(cd.Status.HibernationCheck, cd.Status.HibernationCheck, seen.Machines)

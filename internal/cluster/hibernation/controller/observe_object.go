@@ -142,7 +142,7 @@ func (c Controller) unsupportedPlatform(cd *hivev1.ClusterDeployment, platform h
 	if _, ok := c.Actuators[platform.Name]; ok {
 		return ""
 	}
-	return fmt.Sprintf("Expected one of the platforms %s under spec.platform, found another; this platform cannot be hibernated",
+	return fmt.Sprintf("Expected one of the platforms %s under spec.platform, found another platform, which cannot be hibernated",
 		strings.Join(slices.Sorted(maps.Keys(c.Actuators)), ", "))
 }
 

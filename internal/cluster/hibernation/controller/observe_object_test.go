@@ -188,7 +188,7 @@ func TestObserveObject(t *testing.T) {
 				o.Installed = false
 				o.Invalid = "Expected spec.clusterMetadata.infraID, spec.clusterMetadata.adminKubeconfigSecretRef.name to be set, " +
 					"found it empty; set it so that the cluster's machines can be found"
-				o.NoActuator = "Expected one of the platforms aws, azure under spec.platform, found another; this platform cannot be hibernated"
+				o.NoActuator = "Expected one of the platforms aws, azure under spec.platform, found another platform, which cannot be hibernated"
 				o.Incompatible = "No version of the cluster is known; expected OpenShift 4.4.8 or later in " +
 					"status.clusterVersionStatus.desired.version or in the version label"
 			},

@@ -43,7 +43,7 @@ func requireRecordedSleep(c judgedRequest) string {
 
 func requireTimeToReport(c judgedRequest) string {
 	if c.inv.Now.Before(c.inv.ClientsFrom) {
-		return "expected running nodes to have had time to report, found that the resume began too recently"
+		return "expected the resume to have begun long enough ago for running nodes to report, found a more recent resume"
 	}
 	return ""
 }
@@ -52,7 +52,7 @@ func requireTimeToReport(c judgedRequest) string {
 // the bootstrap identity, and must not be able to obtain the identity of a healthy node.
 func requireMissingNode(c judgedRequest) string {
 	if c.inv.Nodes[c.inv.nodeIndex(c.nodeName)].HasReported {
-		return fmt.Sprintf("expected node %s not to have reported since the resume, found that it has", quoteBounded(c.nodeName))
+		return fmt.Sprintf("expected node %s not to have reported since the resume, found that the node has reported", quoteBounded(c.nodeName))
 	}
 	return ""
 }
@@ -94,7 +94,7 @@ func requireBootstrapGroups(c judgedRequest) string {
 
 func requireNodeCommonName(c judgedRequest) string {
 	if name := c.parsed.Subject.CommonName; name != nodeUserPrefix+c.nodeName || c.nodeName == "" {
-		return fmt.Sprintf("expected the common name %q and a node name, found %s", nodeUserPrefix, quoteBounded(name))
+		return fmt.Sprintf("expected the common name %q followed by a node name, found %s", nodeUserPrefix, quoteBounded(name))
 	}
 	return ""
 }

@@ -85,7 +85,7 @@ func TestClientRequests(t *testing.T) {
 		"serial number in the subject is not approved":    {func(a *testRequest) { a.template.Subject.SerialNumber = "7" }, left("subject", `"2.5.4.5"`)},
 		"common name without the prefix is not approved": {
 			withCommonName("n1"),
-			left("common-name", `expected the common name "system:node:" and a node name, found "n1"`),
+			left("common-name", `expected the common name "system:node:" followed by a node name, found "n1"`),
 		},
 		"empty node name is not approved":                                  {ofNode(""), left("common-name", `found "system:node:"`)},
 		"subject without a common name is not approved":                    {withCommonName(""), left("subject", `found "2.5.4.10"`)},

@@ -71,7 +71,7 @@ func JudgeAll(reqs []certificatesv1.CertificateSigningRequest, inv NodeInventory
 			reason = serving.overflowReason(c, total)
 		}
 		if approved > inv.maxPending() {
-			reason = fmt.Sprintf("expected at most %d approved client requests, found %d: none is approved", inv.maxPending(), approved)
+			reason = fmt.Sprintf("expected at most %d approved client requests, found %d: no request is approved", inv.maxPending(), approved)
 		}
 		if reason != "" {
 			// The cluster is being flooded. If these requests were parsed, an attacker could choose the amount of
@@ -113,7 +113,7 @@ func (p pendingRequests) overflowReason(c judgedRequest, total int) string {
 	case own > maxPendingOfNode:
 		return fmt.Sprintf("expected at most %d undecided requests of one node, found %d: no request is approved", maxPendingOfNode, own)
 	case total > most:
-		return fmt.Sprintf("expected at most %d undecided node requests, found %d: none is approved", most, total)
+		return fmt.Sprintf("expected at most %d undecided node requests, found %d: no request is approved", most, total)
 	default:
 		return ""
 	}
@@ -207,7 +207,7 @@ func keepNewestOfNode(verdicts []Verdict, reqs []certificatesv1.CertificateSigni
 			newest[v.NodeName], older = v, other
 		}
 		older.Decision, older.Rule = Retry, "one-per-node"
-		older.Reason = fmt.Sprintf("expected one client request of node %s at a time, found a newer one", quoteBounded(v.NodeName))
+		older.Reason = fmt.Sprintf("expected one client request of node %s at a time, found a newer request", quoteBounded(v.NodeName))
 	}
 }
 
@@ -290,7 +290,7 @@ func requireNodeOrBootstrapUser(c judgedRequest) string {
 		return requireBootstrapUser(c)
 	}
 	if !strings.HasPrefix(c.req.Spec.Username, nodeUserPrefix) {
-		return fmt.Sprintf("expected the user %q and a node name, found %s", nodeUserPrefix, quoteBounded(c.req.Spec.Username))
+		return fmt.Sprintf("expected the user name %q followed by a node name, found %s", nodeUserPrefix, quoteBounded(c.req.Spec.Username))
 	}
 	return ""
 }
@@ -345,7 +345,7 @@ func requireResumeStart(c judgedRequest) string {
 func requireCreatedSinceResume(c judgedRequest) string {
 	// Creation times have whole seconds, so a fraction of the start would reject a request from the same second.
 	if c.createdAt().Before(c.inv.NotBefore.Truncate(time.Second)) {
-		return "expected a request created since the resume started, found an older one"
+		return "expected a request created since the resume started, found an older request"
 	}
 	return ""
 }

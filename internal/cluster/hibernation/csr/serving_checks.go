@@ -43,7 +43,7 @@ func requireNodeGroups(c judgedRequest) string {
 
 func requireNodeUser(c judgedRequest) string {
 	if user := c.req.Spec.Username; user != c.parsed.Subject.CommonName {
-		return fmt.Sprintf("expected the user %s as in the common name, found %s", quoteBounded(c.parsed.Subject.CommonName), quoteBounded(user))
+		return fmt.Sprintf("expected the user %s, which the common name contains, found %s", quoteBounded(c.parsed.Subject.CommonName), quoteBounded(user))
 	}
 	return ""
 }

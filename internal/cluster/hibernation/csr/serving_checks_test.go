@@ -42,7 +42,7 @@ func TestServingRequests(t *testing.T) {
 		"foreign signer is not approved":                {withSigner("example.com/serving"), left("signer", `found "example.com/serving"`)},
 		"user of another node is not approved": {
 			withUser("system:node:n2"),
-			left("user", `expected the user "system:node:n1" as in the common name, found "system:node:n2"`),
+			left("user", `expected the user "system:node:n1", which the common name contains, found "system:node:n2"`),
 		},
 		"common name of another node is not approved": {withCommonName("system:node:n2"), left("user", `found "system:node:n1"`)},
 		"bootstrapper as the user is not approved":    {withUser(mcoUser), left("user", "expected the user")},

@@ -27,7 +27,7 @@ type Metrics struct {
 func NewMetrics() *Metrics {
 	return &Metrics{
 		progress: prometheus.NewDesc("torpor_machine_pool",
-			"1 for the reason of the Synced condition of a MachinePool.", []string{"namespace", "name", "reason"}, nil),
+			"1 for the current reason of the condition Synced of a MachinePool.", []string{"namespace", "name", "reason"}, nil),
 		jobs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "torpor_machine_pool_jobs_total", Help: "Number of connections to clusters for MachinePools, by result: changed, unchanged, refused, cut short or no answer.",
 		}, []string{"result"}),

@@ -69,7 +69,7 @@ func (a *Applier) runOn(ctx context.Context, job *clusterJob, answer *syncset.An
 	for _, r := range job.Delete {
 		err := c.send(ctx, r, func(name targetcluster.ObjectName) error { return c.writer.Delete(ctx, name) })
 		if refused, ok := errors.AsType[*refusal](err); ok {
-			answer.NotDeleted = "Not deleted: " + refused.message
+			answer.NotDeleted = "An object was not deleted: " + refused.message
 			continue
 		}
 		if err != nil {

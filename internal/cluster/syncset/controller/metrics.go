@@ -27,7 +27,7 @@ type Metrics struct {
 func NewMetrics() *Metrics {
 	return &Metrics{
 		progress: prometheus.NewDesc("torpor_cluster_sync",
-			"1 for the reason of the Synced condition of a ClusterSync.", []string{"namespace", "name", "reason"}, nil),
+			"1 for the current reason of the condition Synced of a ClusterSync.", []string{"namespace", "name", "reason"}, nil),
 		jobs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "torpor_cluster_sync_jobs_total", Help: "Number of connections to clusters for SyncSets, by result: applied, refused or no answer.",
 		}, []string{"result"}),
