@@ -171,7 +171,7 @@ func ChooseSource(instances []SourceCandidate, maxLag time.Duration) (chosen int
 		isPrimary := s.Problem == "" && (s.Writable || s.LeadsCopy)
 		switch {
 		case isPrimary && primary >= 0:
-			return 0, nil, fmt.Errorf("expected one writable instance, found %d and %d; find out which of them has the right data, and make the other one read-only", primary, i)
+			return 0, nil, fmt.Errorf("expected one writable instance, found the instances %d and %d; find out which instance has the right data, and make the other instance read-only", primary, i)
 		case isPrimary:
 			primary = i
 			if s.Busy {
@@ -216,7 +216,7 @@ func unsuitableReason(s SourceCandidate, maxLag time.Duration) string {
 	case s.Problem != "":
 		return s.Problem
 	case s.Busy:
-		return "could not take a snapshot in time, because of a transaction, a DDL statement or other load on its machine"
+		return "could not take a snapshot in time, because of a transaction, a DDL statement or other load on the machine of the instance"
 	case !s.Replicating:
 		return "does not replicate"
 	case s.HasNoPrimary:

@@ -33,7 +33,7 @@ func urgentRules() []rule {
 		when("the stop's end time has passed", isStopOverdue, endStop),
 		when("stopped", isStopped, stayStopped),
 		when("started", isStopWithdrawn, startAgain),
-		when("stop reached", isStopReached, recordStop),
+		when("clustering has stopped", isStopReached, recordStop),
 		when("offline", isOffline, wait("the cluster is offline", healthyInterval)),
 		when("restoring", isRestoring, wait("the restore is under way", degradedInterval)),
 		forFound("choose the first primary", findFirstPrimary, chooseFirstPrimary),
@@ -57,7 +57,7 @@ func urgentRules() []rule {
 			act("was fenced for a failover that cannot continue; its IO thread is started", startIO)),
 		forFound("failover candidate has its SQL thread stopped", findIdleFailoverCandidate,
 			act("is the failover candidate and has to apply its relay log; its stopped SQL thread is started", restartSQL)),
-		when("failed", hasFailed, waitForFailover),
+		when("primary has failed", hasFailed, waitForFailover),
 		when("the primary does not answer", isPrimarySilent, waitForSecondMiss),
 
 		when("commits wait for replicas that cannot connect", shouldReleaseCommits, releaseCommits),
@@ -78,7 +78,7 @@ func urgentRules() []rule {
 // repairRules configure one instance as the primary and the other instances as its replicas.
 func repairRules() []rule {
 	return []rule{
-		when("fewer acknowledgements", awaitsFewerThanGuaranteed,
+		when("commits wait for fewer replicas than guaranteed", awaitsFewerThanGuaranteed,
 			wait("the primary's commits wait for fewer replicas than the status guarantees; the number is recorded first",
 				operationInterval)),
 		forFirst("a second label of the primary", hasStalePrimaryLabel,
@@ -135,7 +135,7 @@ func upkeepRules() []rule {
 			act("has a certificate from another Secret than the primary; its channel is renewed", renewChannel)),
 		forFirst("replication channel does not verify the primary", hasUnverifiedChannel,
 			act("follows without verifying the primary's certificate; its channel is renewed", renewChannel)),
-		forFirst("an ageing certificate", needsReload,
+		forFirst("certificate is due for renewal", needsReload,
 			act("presents a certificate that should have been renewed; it reloads its files", reloadCertificate)),
 		when("make new passwords", needsNextPasswords,
 			act("is the primary; new passwords are generated", prepareRotation)),

@@ -230,22 +230,22 @@ func TestDecide(t *testing.T) {
 		"two passes without an answer within half a second do not count as a failure":                          {healthyCluster(withInstance(0, doesNotAnswer), missedLooks(2, primaryDownAfter-1)), decision{"the primary does not answer", nothing, StateIncomplete}},
 		"a failover fences only replicas that are not fenced yet":                                              {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped)), decision{"fence for a failover", StopIO{[]int{2}}, StateFailed}},
 		"a replica with a pending statement of the manager is not fenced yet":                                  {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped, statementPending(0)), withInstance(2, ioStopped)), decision{"fence for a failover", StopIO{[]int{1}}, StateFailed}},
-		"one replica alone is not a quorum":                                                                    {healthyCluster(withInstance(0, podNotReady), withInstance(2, podNotReady)), decision{"failed", nothing, StateLost}},
-		"an errant replica does not count for the quorum":                                                      {healthyCluster(withInstance(0, podNotReady), withInstance(2, ioStopped, unlabelled, func(s *Instance) { s.KnownErrant = true })), decision{"failed", nothing, StateLost}},
-		"an empty replica does not count for the quorum":                                                       {healthyCluster(withInstance(0, podNotReady), withInstance(2, withoutData)), decision{"failed", nothing, StateLost}},
-		"an empty cluster does not fail over":                                                                  {healthyCluster(withInstance(0, podNotReady), withInstance(1, withoutData), withInstance(2, withoutData)), decision{"failed", nothing, StateLost}},
+		"one replica alone is not a quorum":                                                                    {healthyCluster(withInstance(0, podNotReady), withInstance(2, podNotReady)), decision{"primary has failed", nothing, StateLost}},
+		"an errant replica does not count for the quorum":                                                      {healthyCluster(withInstance(0, podNotReady), withInstance(2, ioStopped, unlabelled, func(s *Instance) { s.KnownErrant = true })), decision{"primary has failed", nothing, StateLost}},
+		"an empty replica does not count for the quorum":                                                       {healthyCluster(withInstance(0, podNotReady), withInstance(2, withoutData)), decision{"primary has failed", nothing, StateLost}},
+		"an empty cluster does not fail over":                                                                  {healthyCluster(withInstance(0, podNotReady), withInstance(1, withoutData), withInstance(2, withoutData)), decision{"primary has failed", nothing, StateLost}},
 		"the first of equal replicas is promoted":                                                              {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped), withInstance(2, ioStopped)), decision{"fail over", PromoteInStatus{1, 0}, StateFailed}},
 		"the replica with the most transactions is promoted":                                                   {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped), withInstance(2, ioStopped, executed("0:1-10"))), decision{"fail over", PromoteInStatus{2, 0}, StateFailed}},
-		"a failover waits for received transactions to be applied":                                             {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped), withInstance(2, ioStopped, withUnappliedRelayLog)), decision{"failed", nothing, StateFailed}},
+		"a failover waits for received transactions to be applied":                                             {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped), withInstance(2, ioStopped, withUnappliedRelayLog)), decision{"primary has failed", nothing, StateFailed}},
 		"a replica that has applied everything is promoted before one that has not":                            {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped, withUnappliedRelayLog), withInstance(2, ioStopped, executed("0:1-10"))), decision{"fail over", PromoteInStatus{2, 0}, StateFailed}},
 		"a replica whose pod is terminating is promoted last":                                                  {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped, terminating), withInstance(2, ioStopped)), decision{"fail over", PromoteInStatus{2, 0}, StateFailed}},
 		"a replica of the oldest release series is promoted first":                                             {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped, func(s *Instance) { s.Series = ReleaseSeries{9, 7} }), withInstance(2, ioStopped)), decision{"fail over", PromoteInStatus{2, 0}, StateFailed}},
 		"the stopped SQL thread of the failover candidate is started":                                          {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped, withUnappliedRelayLog, sqlStopped), withInstance(2, ioStopped)), decision{"failover candidate has its SQL thread stopped", RestartSQL{1}, StateFailed}},
-		"the failed SQL thread of the failover candidate is not started":                                       {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped, withUnappliedRelayLog, sqlFailed), withInstance(2, ioStopped)), decision{"failed", nothing, StateFailed}},
-		"no replica is promoted when each has transactions that the others lack":                               {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped, executed("0:1-9,1:1")), withInstance(2, ioStopped, executed("0:1-10"))), decision{"failed", nothing, StateFailed}},
+		"the failed SQL thread of the failover candidate is not started":                                       {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped, withUnappliedRelayLog, sqlFailed), withInstance(2, ioStopped)), decision{"primary has failed", nothing, StateFailed}},
+		"no replica is promoted when each has transactions that the others lack":                               {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped, executed("0:1-9,1:1")), withInstance(2, ioStopped, executed("0:1-10"))), decision{"primary has failed", nothing, StateFailed}},
 		"a fence is withdrawn when too few replicas are reachable for a failover":                              {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped), withInstance(2, podNotReady)), decision{"withdraw the fence", StartIO{1}, StateLost}},
 		"a fence of a replica that lost its connection is withdrawn":                                           {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped, ioError(2003)), withInstance(2, podNotReady)), decision{"withdraw the fence", StartIO{1}, StateLost}},
-		"the IO thread of a fenced replica that its source rejected is not started again":                      {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped, ioError(1236)), withInstance(2, podNotReady)), decision{"failed", nothing, StateLost}},
+		"the IO thread of a fenced replica that its source rejected is not started again":                      {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped, ioError(1236)), withInstance(2, podNotReady)), decision{"primary has failed", nothing, StateLost}},
 		"a primary that lost its volume has failed":                                                            {healthyCluster(withInstance(0, serverRestarted, withoutData)), decision{"fence for a failover", StopIO{[]int{1, 2}}, StateFailed}},
 		"a primary that lost its last transactions has failed":                                                 {healthyCluster(withInstance(0, serverRestarted, withoutChannel, executed("0:1-8"))), decision{"fence for a failover", StopIO{[]int{1, 2}}, StateFailed}},
 		"a failover waits for the primary if all servers have just started":                                    {healthyCluster(withInstance(0, podNotReady), withInstance(1, serverRestarted), withInstance(2, serverRestarted), missedLooks(9, time.Second)), decision{"the primary does not answer", nothing, StateIncomplete}},
@@ -253,9 +253,9 @@ func TestDecide(t *testing.T) {
 		"a failover waits for a hanging primary only until the stall timeout if all servers have just started": {healthyCluster(withInstance(0, doesNotAnswer), withInstance(1, serverRestarted), withInstance(2, serverRestarted), missedLooks(9, stallTimeout)), decision{"fail over", PromoteInStatus{1, 0}, StateFailed}},
 		"a failover does not wait for a terminating primary if all servers have just started":                  {healthyCluster(withInstance(0, podNotReady, terminating), withInstance(1, serverRestarted), withInstance(2, serverRestarted)), decision{"fail over", PromoteInStatus{1, 0}, StateFailed}},
 		"a primary is not replaced while clustering is stopped for its instance":                               {healthyCluster(withInstance(0, podNotReady, stoppedInstance)), decision{"the primary does not answer", nothing, StateIncomplete}},
-		"a replica does not count for the quorum while clustering is stopped for its instance":                 {healthyCluster(withInstance(0, podNotReady), withInstance(1, stoppedInstance)), decision{"failed", nothing, StateLost}},
-		"a single instance that failed is not replaced":                                                        {healthyCluster(singleInstance, withInstance(0, podNotReady)), decision{"failed", nothing, StateLost}},
-		"a failed fence of a replica is repeated only after the back-off":                                      {healthyCluster(withInstance(0, podNotReady), actionFailed(1), actionFailed(2)), decision{"failed", nothing, StateFailed}},
+		"a replica does not count for the quorum while clustering is stopped for its instance":                 {healthyCluster(withInstance(0, podNotReady), withInstance(1, stoppedInstance)), decision{"primary has failed", nothing, StateLost}},
+		"a single instance that failed is not replaced":                                                        {healthyCluster(singleInstance, withInstance(0, podNotReady)), decision{"primary has failed", nothing, StateLost}},
+		"a failed fence of a replica is repeated only after the back-off":                                      {healthyCluster(withInstance(0, podNotReady), actionFailed(1), actionFailed(2)), decision{"primary has failed", nothing, StateFailed}},
 
 		"a primary with a switchover request becomes read-only":                                   {healthyCluster(withInstance(0, askedToStepDown)), decision{"begin a switchover", SetReadOnly{0}, StateHealthy}},
 		"a primary whose pod is terminating becomes read-only":                                    {healthyCluster(withInstance(0, terminating)), decision{"begin a switchover", SetReadOnly{0}, StateHealthy}},
@@ -279,7 +279,7 @@ func TestDecide(t *testing.T) {
 		"a primary whose commits wait for empty replicas becomes read-only":                       {healthyCluster(withInstance(0, commitWaiting), stalledFor(0, stallTimeout), withInstance(1, withoutData), withInstance(2, withoutData)), decision{"commits wait for replicas that cannot connect", SetReadOnly{0}, StateIncomplete}},
 		"commits that wait for empty replicas may wait until the stall timeout":                   {healthyCluster(withInstance(0, commitWaiting), stalledFor(0, stallTimeout-1), withInstance(1, withoutData), withInstance(2, podNotReady)), decision{"clone a replica", CloneFrom{1, 0}, StateIncomplete}},
 		"stalled commits that a replica can acknowledge leave the primary writable":               {healthyCluster(withInstance(0, commitWaiting), stalledFor(0, stallTimeout), withInstance(1, withoutData)), decision{"clone a replica", CloneFrom{1, 0}, StateIncomplete}},
-		"a stop is reached even if no replica can acknowledge the commits":                        {healthyCluster(stopAsked, withInstance(0, commitWaiting), replicasCannotLogIn(stallTimeout)), decision{"stop reached", nothing, StateIncomplete}},
+		"a stop is reached even if no replica can acknowledge the commits":                        {healthyCluster(stopAsked, withInstance(0, commitWaiting), replicasCannotLogIn(stallTimeout)), decision{"clustering has stopped", nothing, StateIncomplete}},
 		"a primary with stalled commits is not in service":                                        {healthyCluster(withInstance(0, commitWaiting), stalledFor(0, stallTimeout)), settledAs(StateIncomplete)},
 		"a primary whose commits wait for less than the stall timeout is in service":              {healthyCluster(withInstance(0, commitWaiting), stalledFor(0, stallTimeout-1)), settledAs(StateHealthy)},
 		"a replica that is connected and receives nothing is unhealthy":                           {healthyCluster(stalledFor(1, stallTimeout)), settledAs(StateDegraded)},
@@ -308,7 +308,7 @@ func TestDecide(t *testing.T) {
 		"a new primary that is empty waits for all instances":                           {healthyCluster(promotedAndConfigured, withInstance(0, withoutData, podNotReady), withInstance(1, withoutData), withInstance(2, withoutData)), decision{"configure a replica", ConfigureReplica{2, 1}, StateIncomplete}},
 		"a new primary gets its label when it is writable":                              {healthyCluster(promotedAndConfigured, withInstance(1, writable)), decision{"label the primary", SetRole{1, RolePrimary}, StateIncomplete}},
 		"wrong settings of a writable primary are corrected":                            {healthyCluster(withInstance(0, func(s *Instance) { s.SemiSync.WaitFor = 2 })), decision{"configure the primary", ConfigurePrimary{0, 1}, StateIncomplete}},
-		"a lower number of acknowledgements is recorded before the setting is restored": {healthyCluster(withInstance(0, awaitsNobody)), decision{"fewer acknowledgements", Nothing{}, StateIncomplete}},
+		"a lower number of acknowledgements is recorded before the setting is restored": {healthyCluster(withInstance(0, awaitsNobody)), decision{"commits wait for fewer replicas than guaranteed", Nothing{}, StateIncomplete}},
 		"commits do not wait for acknowledgements while all replicas are absent":        {healthyCluster(guaranteed(0), withInstance(0, awaitsNobody), withInstance(1, withoutPod), withInstance(2, withoutPod)), settledAs(StateDegraded)},
 		"the first replica is cloned before commits wait for its acknowledgement":       {healthyCluster(guaranteed(0), withInstance(0, awaitsNobody), withInstance(1, withoutData, unlabelled), withInstance(2, withoutPod)), decision{"clone a replica", CloneFrom{1, 0}, StateDegraded}},
 		"commits wait for the first replica once it follows the primary":                {healthyCluster(guaranteed(0), withInstance(0, awaitsNobody), withInstance(2, withoutData, unlabelled)), decision{"configure the primary", ConfigurePrimary{0, 1}, StateIncomplete}},
@@ -326,7 +326,7 @@ func TestDecide(t *testing.T) {
 		"an errant replica with recorded transactions is emptied for its re-clone":                        {healthyCluster(reclonesErrant, withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled, discarded)), decision{"empty an instance for its re-clone", DiscardData{2}, StateDegraded}},
 		"an errant replica is not emptied while the other replica does not acknowledge":                   {healthyCluster(reclonesErrant, withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled, discarded), withInstance(1, podNotReady)), settledAs(StateIncomplete)},
 		"an errant replica is not emptied while commits are stalled":                                      {healthyCluster(reclonesErrant, withInstance(0, commitWaiting), stalledFor(0, stallTimeout), withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled, discarded)), settledAs(StateIncomplete)},
-		"an errant replica is not emptied while a stop is requested":                                      {healthyCluster(stopAsked, reclonesErrant, withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled, discarded)), decision{"stop reached", nothing, StateDegraded}},
+		"an errant replica is not emptied while a stop is requested":                                      {healthyCluster(stopAsked, reclonesErrant, withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled, discarded)), decision{"clustering has stopped", nothing, StateDegraded}},
 		"an errant replica that cannot be compared is not emptied":                                        {healthyCluster(reclonesErrant, withInstance(0, doesNotAnswer), withInstance(2, ioStopped, unlabelled, func(s *Instance) { s.KnownErrant = true })), decision{"the primary does not answer", nothing, StateIncomplete}},
 		"a replica with a re-clone request loses its label":                                               {healthyCluster(withInstance(1, askedToReclone)), decision{"hide an instance before its re-clone", SetRole{1, RoleNone}, StateHealthy}},
 		"an unlabelled replica with a re-clone request is emptied":                                        {healthyCluster(withInstance(1, askedToReclone, unlabelled)), decision{"empty an instance for its re-clone", DiscardData{1}, StateHealthy}},
@@ -372,7 +372,7 @@ func TestDecide(t *testing.T) {
 		"a replica whose SQL thread failed gets no label":                                                 {healthyCluster(withInstance(1, sqlFailed, unlabelled)), settledAs(StateDegraded)},
 		"a replica that lags exactly by the limit keeps its label":                                        {healthyCluster(withInstance(1, laggingBy(60*time.Second)), maxDelay), decision{"settled", nothing, StateHealthy}},
 		"a replica keeps its label at any lag if there is no limit":                                       {healthyCluster(withInstance(1, laggingBy(time.Hour))), decision{"settled", nothing, StateHealthy}},
-		"a replica that lags by more than the limit keeps its label during a stop":                        {healthyCluster(stopAsked, withInstance(1, laggingBy(61*time.Second)), maxDelay), decision{"stop reached", nothing, StateHealthy}},
+		"a replica that lags by more than the limit keeps its label during a stop":                        {healthyCluster(stopAsked, withInstance(1, laggingBy(61*time.Second)), maxDelay), decision{"clustering has stopped", nothing, StateHealthy}},
 		"a replica whose clustering is stopped gets no label":                                             {healthyCluster(withInstance(1, unlabelled, stoppedInstance)), settledAs(StateHealthy)},
 		"an action without effect is repeated only after the back-off":                                    {healthyCluster(withInstance(1, ioStopped), actionFailed(1)), settledAs(StateDegraded)},
 
@@ -445,7 +445,7 @@ func TestDecide(t *testing.T) {
 		"a channel whose certificate comes from another Secret is not renewed": {healthyCluster(certified(0), certifiedBy(2, "other")), settledAs(StateHealthy)},
 		"a channel that can no longer verify the primary is renewed":           {healthyCluster(certified(0), certifiedBy(2, "other"), withInstance(2, verified, connecting)), decision{"replication channel has another CA than the primary", RenewChannel{2}, StateDegraded}},
 		"no channel is renewed while the primary's Pod does not exist":         {healthyCluster(certifiedBy(2, "other"), withInstance(2, verified)), settledAs(StateHealthy)},
-		"an aging certificate is reloaded":                                     {healthyCluster(certified(1), withInstance(1, func(s *Instance) { s.CertificateIsAging = true })), decision{"an ageing certificate", ReloadCertificate{1}, StateHealthy}},
+		"an aging certificate is reloaded":                                     {healthyCluster(certified(1), withInstance(1, func(s *Instance) { s.CertificateIsAging = true })), decision{"certificate is due for renewal", ReloadCertificate{1}, StateHealthy}},
 		"an ineffective reload is repeated only after the back-off": {healthyCluster(certified(1), withInstance(1, func(s *Instance) { s.CertificateIsAging = true }), func(o *Observed) {
 			o.History = o.History.WithResult(ReloadCertificate{1}, o.Now.Add(-time.Minute), "")
 		}), settledAs(StateHealthy)},
@@ -463,18 +463,18 @@ func TestDecide(t *testing.T) {
 		"a discard is not complete until every replica has executed it":           {healthyCluster(discarding(time.Hour), knowing(2)), settledAs(StateHealthy)},
 		"a rotation is complete after the discard":                                {healthyCluster(discarding(time.Hour)), decision{"rotation is complete", EndRotation{true}, StateHealthy}},
 		"annotations left over from a stop are removed":                           {healthyCluster(func(o *Observed) { o.HasLeftovers = true }), decision{"remove leftovers of a stop", RemoveLeftovers{}, StateHealthy}},
-		"a stop of a healthy cluster is reached at once":                          {healthyCluster(stopAsked), decision{"stop reached", nothing, StateHealthy}},
+		"a stop of a healthy cluster is reached at once":                          {healthyCluster(stopAsked), decision{"clustering has stopped", nothing, StateHealthy}},
 		"no action is taken once the stop is reached":                             {healthyCluster(stopAsked, stopReached, withInstance(0, podNotReady)), decision{"stopped", nothing, StateFailed}},
 		"a start removes the record of the stop before any other action":          {healthyCluster(stopReached, withInstance(0, podNotReady)), decision{"started", nothing, StateFailed}},
 		"a stop withdraws a switchover":                                           {healthyCluster(stopAsked, withInstance(0, readOnly, askedToStepDown)), decision{"make the primary writable", MakeWritable{0, 1}, StateIncomplete}},
 		"a stop cancels the statement of a switchover":                            {healthyCluster(stopAsked, withInstance(0, statementPending(0), askedToStepDown)), decision{"cancel a hanging statement", CancelPending{0}, StateHealthy}},
 		"a stop finishes a recorded promotion":                                    {healthyCluster(stopAsked, promotedInStatus), decision{"a second label of the primary", SetRole{0, RoleNone}, StateIncomplete}},
-		"a requested stop prevents a fence":                                       {healthyCluster(stopAsked, withInstance(0, podNotReady)), decision{"failed", nothing, StateFailed}},
+		"a requested stop prevents a fence":                                       {healthyCluster(stopAsked, withInstance(0, podNotReady)), decision{"primary has failed", nothing, StateFailed}},
 		"a stop withdraws a fence":                                                {healthyCluster(stopAsked, withInstance(0, podNotReady), withInstance(1, ioStopped)), decision{"withdraw the fence", StartIO{1}, StateFailed}},
 		"a stop finishes a failover whose replicas are fenced":                    {healthyCluster(stopAsked, withInstance(0, podNotReady), withInstance(1, ioStopped), withInstance(2, ioStopped)), decision{"fail over", PromoteInStatus{1, 0}, StateFailed}},
 		"a stop waits for a clone":                                                {healthyCluster(stopAsked, withInstance(1, withoutData, func(s *Instance) { s.Clone = Cloning })), decision{"quiescing", nothing, StateDegraded}},
-		"no clone is started during a stop":                                       {healthyCluster(stopAsked, withInstance(1, withoutData)), decision{"stop reached", nothing, StateDegraded}},
-		"a stop is reached after its timeout despite unfinished work":             {healthyCluster(stopAsked, withInstance(0, podNotReady), stopAskedSince(stopTimeout)), decision{"stop reached", nothing, StateFailed}},
+		"no clone is started during a stop":                                       {healthyCluster(stopAsked, withInstance(1, withoutData)), decision{"clustering has stopped", nothing, StateDegraded}},
+		"a stop is reached after its timeout despite unfinished work":             {healthyCluster(stopAsked, withInstance(0, podNotReady), stopAskedSince(stopTimeout)), decision{"clustering has stopped", nothing, StateFailed}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(row.in)
@@ -629,8 +629,8 @@ func refusesAdmin(s *Instance) { s.ExpiredAccounts = []string{"moco-admin"} }
 
 // refusal returns the condition text for accounts whose passwords have expired.
 func refusal(accounts string) string {
-	return "refuses " + accounts + ", whose password has expired (MySQL error 1862 or 1820); its server renews the accounts when it starts: " +
-		"delete its pod, unless the kubelet restarts it"
+	return "refuses " + accounts + ", whose password has expired (MySQL error 1862 or 1820); the server renews the accounts at its next start: " +
+		"delete the pod of the instance, unless the kubelet restarts the server"
 }
 
 func TestConditions(t *testing.T) {
@@ -682,14 +682,14 @@ func TestConditions(t *testing.T) {
 		"the account with which a replica cannot log in is listed": {healthyCluster(withInstance(1, connecting, ioError(1862))), reported{
 			up, "True Degraded: The primary, instance 0, is in service",
 			"False Degraded: instance 1 is refused by the primary with MySQL error 1862, because the password of the replication account has expired; " +
-				"the primary's server renews the account when it starts: delete the primary's pod", active,
+				"the primary's server renews the account at its next start: delete the primary's pod", active,
 		}},
 		"a failed thread is reported with its error number": {healthyCluster(withInstance(1, sqlFailed)), reported{
 			"True Initialized: The cluster has a primary", "True Degraded: The primary, instance 0, is in service",
 			"False Degraded: instance 1 stopped applying with error 1062; see the output of SHOW REPLICA STATUS", active,
 		}},
 		"a cluster without a primary is not initialized": {healthyCluster(newCluster, withInstance(2, podNotReady)), reported{
-			"False Incomplete: the first primary is chosen once every instance answers; instance 2 does not",
+			"False Incomplete: the first primary is chosen once every instance answers; instance 2 does not answer",
 			"False Incomplete: instance 2 does not answer", "False Incomplete: instance 2 does not answer", active,
 		}},
 		"a switchover that is delayed until no replica lags is reported": {healthyCluster(deletionLimit, withInstance(0, askedToStepDown, protected), withInstance(2, laggingByAMinute)), reported{
@@ -1007,13 +1007,13 @@ func TestFindStartRisks(t *testing.T) {
 			{Refuse, "instance 0, the primary, lacks transactions that replicas have; a start fails over"},
 		}},
 		"a primary that does not answer: the start is refused": {healthyCluster(withInstance(0, podNotReady)), []finding{
-			{Refuse, "instance 0, the primary, does not answer; a start fails over if it is down"},
+			{Refuse, "instance 0, the primary, does not answer; a start fails over if the primary is down"},
 		}},
 		"a read-only primary: warning": {healthyCluster(withInstance(0, readOnly)), []finding{
 			{Warn, "instance 0, the primary, is read-only; a start makes it writable"},
 		}},
 		"deleted binary logs: the start is refused": {healthyCluster(withInstance(0, func(s *Instance) { s.Purged = parseTestSet("0:1-7") }), withInstance(1, executed("0:1-5"))), []finding{
-			{Refuse, "instance 1 lacks " + parseTestSet("0:6-7").String() + ", which the primary has purged; it cannot follow, and a start does not change that"},
+			{Refuse, "instance 1 lacks " + parseTestSet("0:6-7").String() + ", which the primary has purged; the instance cannot follow, and a start does not change that"},
 		}},
 		"stopped threads: warnings, listed after refusals": {healthyCluster(withInstance(1, sqlFailed), withInstance(2, sqlStopped, executed("0:1-9,2:1"))), []finding{
 			{Refuse, "instance 2 has " + uuid(2) + ":1, which the primary lacks; a start isolates it"},
@@ -1024,7 +1024,7 @@ func TestFindStartRisks(t *testing.T) {
 			{Warn, "instance 1 is empty; a start makes it a copy of the primary"},
 		}},
 		"errant transactions of an isolated instance: warning": {healthyCluster(withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled)), []finding{
-			{Warn, "instance 2 has " + uuid(2) + ":1, which the primary lacks; it is isolated already"},
+			{Warn, "instance 2 has " + uuid(2) + ":1, which the primary lacks; the instance is already isolated"},
 		}},
 		"an instance that does not answer: warning": {healthyCluster(withInstance(1, podNotReady)), []finding{{Warn, "instance 1 does not answer and could not be checked"}}},
 		"a status without a primary: warning":       {healthyCluster(func(o *Observed) { o.Primary = NoInstance }, withInstance(0, readOnly)), []finding{{Warn, "the status contains no primary; a start chooses one"}}},
@@ -1156,7 +1156,7 @@ func TestGuaranteedAcksCountReplicasWithEarlierTransactions(t *testing.T) {
 func TestFewerAcksAreRecordedFirst(t *testing.T) {
 	in := healthyCluster(guaranteed(1), awaited(0, "0:1-9"), withInstance(0, awaitsNobody))
 	first := Decide(in)
-	if _, idle := first.Do.(Nothing); !idle || first.Rule != "fewer acknowledgements" {
+	if _, idle := first.Do.(Nothing); !idle || first.Rule != "commits wait for fewer replicas than guaranteed" {
 		t.Errorf("expected no action before the number is recorded, found %q: %v", first.Rule, first.Do)
 	}
 	in.GuaranteedAcks = first.GuaranteedAcks
@@ -1203,7 +1203,7 @@ func TestFailoversDependOnAcknowledgedCommits(t *testing.T) {
 		"one replica with every acknowledged commit: the failover begins":               {guaranteed(1), "fence for a failover", "waits for the replicas to be fenced"},
 		"a status without guaranteed acks: the failover begins":                         {neverWrittenDown, "fence for a failover", "waits for the replicas to be fenced"},
 		"a status with more guaranteed acks than commits wait for: the failover begins": {guaranteed(5), "fence for a failover", "waits for the replicas to be fenced"},
-		"no replica is known to have every commit: no failover":                         {guaranteed(0), "failed", "the primary may be the only instance with the acknowledged commits; bring it back, or see docs/clustering.md if it is lost"},
+		"no replica is known to have every commit: no failover":                         {guaranteed(0), "primary has failed", "the primary may be the only instance with the acknowledged commits; bring the primary back, or see docs/clustering.md if the primary is lost"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(healthyCluster(row.acks, withInstance(0, podNotReady)))

@@ -221,7 +221,7 @@ func describeFailoverObstacle(d *derivedFacts) string {
 		return "the failover waits for the replicas to be fenced"
 	case c == nil:
 		return "no failover: no replica has every transaction that the other replicas have; " +
-			"compare their gtid_executed and re-clone the one that diverged"
+			"compare their gtid_executed and re-clone the replica that diverged"
 	case c.HasUnappliedRelayLog && c.Channel.SQLErrno != 0:
 		return fmt.Sprintf("no failover: instance %d has the newest transactions and stopped applying them with error %d; fix the error and start its SQL thread", c.Index, c.Channel.SQLErrno)
 	case c.HasUnappliedRelayLog:
@@ -277,7 +277,7 @@ func awaitsFewerThanGuaranteed(d *derivedFacts) bool {
 func describeLostQuorum(d *derivedFacts) string {
 	if d.quorum >= len(d.instances) {
 		return "no failover: the primary may be the only instance with the acknowledged commits; " +
-			"bring it back, or see docs/clustering.md if it is lost"
+			"bring the primary back, or see docs/clustering.md if the primary is lost"
 	}
 	expected := fmt.Sprintf("no failover: expected %d reachable replicas with data, found %d", d.quorum, d.witnesses)
 	if d.any(func(i *instanceFacts) bool { return !i.IsPrimary && i.Reachable && !i.Held.IsEmpty() }) {
@@ -340,13 +340,13 @@ func hasEverything(i *instanceFacts) bool {
 // describeMissingPrimary describes why no first primary is chosen.
 func describeMissingPrimary(d *derivedFacts) string {
 	if absent := d.findFirst(func(i *instanceFacts) bool { return !i.Reachable }); absent != nil {
-		return fmt.Sprintf("the first primary is chosen once every instance answers; instance %d does not", absent.Index)
+		return fmt.Sprintf("the first primary is chosen once every instance answers; instance %d does not answer", absent.Index)
 	}
 	if d.any(isWritable) {
 		return "no primary: several instances are writable, or a writable instance lacks transactions; make all but one of them read-only"
 	}
 	return "no primary: no instance has every transaction that the other instances have; " +
-		"compare their gtid_executed and re-clone those that diverged"
+		"compare their gtid_executed and re-clone the instances that diverged"
 }
 
 func chooseFirstPrimary(_ *derivedFacts, i *instanceFacts) Plan {
@@ -429,7 +429,7 @@ func shouldReleaseCommits(d *derivedFacts) bool {
 func releaseCommits(_ *derivedFacts, p *instanceFacts) Plan {
 	plan := Plan{
 		Do:  SetReadOnly{Index: p.Index},
-		Why: fmt.Sprintf("the commits of instance %d wait for replicas that cannot connect; it is made read-only", p.Index),
+		Why: fmt.Sprintf("the commits of instance %d wait for replicas that cannot connect; the instance is made read-only", p.Index),
 	}
 	if p.SuperReadOnly {
 		plan.Do = KillConnections{Index: p.Index, EndWaits: true}

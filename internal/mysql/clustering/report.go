@@ -164,8 +164,8 @@ func describeSymptom(i *instanceFacts) string {
 
 // describeExpiredAccounts lists the accounts that MySQL refuses and describes how to renew them.
 func describeExpiredAccounts(i *instanceFacts) string {
-	return fmt.Sprintf("refuses %s, whose password has expired (MySQL error 1862 or 1820); its server renews the accounts when it starts: "+
-		"delete its pod, unless the kubelet restarts it", strings.Join(i.ExpiredAccounts, ", "))
+	return fmt.Sprintf("refuses %s, whose password has expired (MySQL error 1862 or 1820); the server renews the accounts at its next start: "+
+		"delete the pod of the instance, unless the kubelet restarts the server", strings.Join(i.ExpiredAccounts, ", "))
 }
 
 func describePrimarySymptom(d *derivedFacts) string {
@@ -182,7 +182,7 @@ func describePrimarySymptom(d *derivedFacts) string {
 	case !d.primaryIsConfigured:
 		return "is the primary and not configured yet"
 	case d.primaryMayHaveLostData && p.SuperReadOnly:
-		return "is the primary and empty; it is made writable once every other instance answers and is empty too"
+		return "is the primary and empty; the primary is made writable once every other instance answers and is also empty"
 	case p.SuperReadOnly && d.any(canAcknowledgeBesidePrimary):
 		return "is the primary, and stays read-only until no other instance is writable"
 	case !p.IsWritable && !d.staysReadOnly():
@@ -192,7 +192,7 @@ func describePrimarySymptom(d *derivedFacts) string {
 	case d.commitsAreStalled && p.SemiSync.Waiting == 0:
 		return "is the primary and completes no commit: it cannot write its binary log; its volume may be full"
 	case awaitsImpossibleAck(d):
-		return "is the primary; its clients wait for the acknowledgement of empty replicas, which cannot be cloned until the clients' sessions end: the manager is about to end them"
+		return "is the primary; its clients wait for the acknowledgement of empty replicas, which cannot be cloned until the clients' sessions end: the manager is about to end these sessions"
 	case d.commitsAreStalled:
 		return "is the primary and completes no commit: its clients wait for replicas to acknowledge"
 	case d.count(acknowledges) < d.awaitedAcks && !d.staysReadOnly():
@@ -211,7 +211,7 @@ func describeReplicaSymptom(i *instanceFacts) string {
 	case !i.Ahead.IsEmpty():
 		return "is ahead of the primary by " + abbreviateSet(i.Ahead) + "; the primary will use these GTIDs for other transactions, which this instance will skip; " + adviseReclone(i)
 	case i.SemiSync.Waiting > 0:
-		return "is not the primary, but has clients that wait for replicas to acknowledge"
+		return "is not the primary, but has clients that wait for replicas to acknowledge their commits"
 	case !isComparable(i):
 		return ""
 	case i.IsEmptyReplica:
@@ -224,7 +224,7 @@ func describeReplicaSymptom(i *instanceFacts) string {
 		return "does not follow the primary yet"
 	case c.IO != Running && slices.Contains([]int{errExpired, errMustChange}, c.IOErrno):
 		return fmt.Sprintf("is refused by the primary with MySQL error %d, because the password of the replication account has expired; the primary's server "+
-			"renews the account when it starts: delete the primary's pod", c.IOErrno)
+			"renews the account at its next start: delete the primary's pod", c.IOErrno)
 	case c.IO != Running && c.IOErrno != 0:
 		return fmt.Sprintf("does not receive from the primary, with error %d; see the output of SHOW REPLICA STATUS", c.IOErrno)
 	case c.IO != Running || !i.Acknowledges:
@@ -246,7 +246,7 @@ const errExpired, errMustChange = 1862, 1820
 // adviseReclone returns how to re-clone an instance, or that its re-clone is already requested.
 func adviseReclone(i *instanceFacts) string {
 	if i.Pod.Reclone || i.cluster.ReclonesErrant && i.IsErrant {
-		return "it is re-cloned once the primary is in service and has enough other replicas"
+		return "the instance is re-cloned once the primary is in service and has enough other replicas"
 	}
 	return fmt.Sprintf("re-clone it with kubectl moco reclone NAME --index %d", i.Index)
 }
@@ -301,7 +301,7 @@ func whyUnanswered(p *instanceFacts) string {
 	if len(p.ExpiredAccounts) == 0 {
 		return ""
 	}
-	return "; it " + describeExpiredAccounts(p)
+	return "; the instance " + describeExpiredAccounts(p)
 }
 
 func healthy(d *derivedFacts, plan Plan) decision.Condition {

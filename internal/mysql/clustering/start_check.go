@@ -73,8 +73,8 @@ func checkPrimary(d *derivedFacts) []Finding {
 		}}
 	case !p.Reachable:
 		return []Finding{{
-			Severity: Refuse, Message: fmt.Sprintf("instance %d, the primary, does not answer; a start fails over if it is down", p.Index),
-			Remedy: "bring it back, or start with --force", IsHarmless: true,
+			Severity: Refuse, Message: fmt.Sprintf("instance %d, the primary, does not answer; a start fails over if the primary is down", p.Index),
+			Remedy: "bring the primary back, or start with --force", IsHarmless: true,
 		}}
 	case p.SuperReadOnly && !d.staysReadOnly():
 		return []Finding{{
@@ -89,13 +89,13 @@ func checkPrimary(d *derivedFacts) []Finding {
 func checkReplica(i *instanceFacts) []Finding {
 	if !i.Reachable {
 		return []Finding{{Severity: Warn, Message: fmt.Sprintf("instance %d does not answer and could not be checked",
-			i.Index), Remedy: "bring it back first"}}
+			i.Index), Remedy: "bring the instance back first"}}
 	}
 	var found []Finding
 	add := func(severity FindingSeverity, what, remedy string) {
 		found = append(found, Finding{Severity: severity, Message: fmt.Sprintf("instance %d %s", i.Index, what), Remedy: remedy})
 	}
-	const alignOrReplace = "execute them on the primary as empty transactions if their rows agree, or delete the volume claim and pod of the instance"
+	const alignOrReplace = "execute these transactions on the primary as empty transactions if the rows agree, or delete the volume claim and pod of the instance"
 	if i.IsWritable {
 		add(Refuse, "is writable in addition to the primary; a start makes it read-only",
 			"run SET GLOBAL super_read_only=1 in this instance")
@@ -103,7 +103,7 @@ func checkReplica(i *instanceFacts) []Finding {
 	switch isIsolated := i.Channel.IO == Stopped && i.Pod.Role == RoleNone; {
 	case i.Errant.IsEmpty():
 	case isIsolated: // A start does not change the state of the instance.
-		add(Warn, "has "+abbreviateSet(i.Errant)+", which the primary lacks; it is isolated already", alignOrReplace)
+		add(Warn, "has "+abbreviateSet(i.Errant)+", which the primary lacks; the instance is already isolated", alignOrReplace)
 	default:
 		add(Refuse, "has "+abbreviateSet(i.Errant)+", which the primary lacks; a start isolates it", alignOrReplace)
 	}
@@ -115,14 +115,14 @@ func checkReplica(i *instanceFacts) []Finding {
 	case isComparable(i) && i.IsEmptyReplica:
 		add(Warn, "is empty; a start makes it a copy of the primary", "none needed")
 	case isComparable(i) && !i.MissingPurged.IsEmpty():
-		add(Refuse, "lacks "+abbreviateSet(i.MissingPurged)+", which the primary has purged; it cannot follow, and a start does not change that",
-			"delete its volume claim and pod to re-clone it, or start with --force without it")
+		add(Refuse, "lacks "+abbreviateSet(i.MissingPurged)+", which the primary has purged; the instance cannot follow, and a start does not change that",
+			"delete the volume claim and pod of the instance to re-clone it, or start with --force although it cannot follow")
 		found[len(found)-1].IsHarmless = true
 	case c.Present && c.SQL == Stopped && c.SQLErrno != 0:
 		add(Warn, fmt.Sprintf("stopped applying with error %d; a start does not change that", c.SQLErrno),
 			"fix the error that SHOW REPLICA STATUS reports, then run START REPLICA")
 	case canStartSQLThread(i):
-		add(Warn, "has its SQL thread stopped; a start starts it", "none needed if it may apply the transactions that it received")
+		add(Warn, "has its SQL thread stopped; a start starts it", "none needed if the instance may apply the transactions that it received")
 	}
 	return found
 }

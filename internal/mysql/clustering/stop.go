@@ -126,7 +126,7 @@ func startAgain(*derivedFacts, *instanceFacts) Plan {
 
 func recordStop(d *derivedFacts, _ *instanceFacts) Plan {
 	unfinished := joinFindings(listUnfinished(d))
-	plan := Plan{Stop: &StopRecord{Since: d.Now, Unfinished: unfinished}, Why: "the stop of clustering is reached", After: stoppedInterval}
+	plan := Plan{Stop: &StopRecord{Since: d.Now, Unfinished: unfinished}, Why: "clustering has stopped", After: stoppedInterval}
 	plan.Events = []decision.Event{normalEvent(EventStopped, "Clustering is stopped")}
 	if unfinished != "" {
 		plan.Events = []decision.Event{warningEvent(EventStopped, "Clustering is stopped with unfinished work: "+unfinished)}

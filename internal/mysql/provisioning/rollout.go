@@ -148,12 +148,12 @@ func DecideRollout(o ObservedRollout) RolloutPlan {
 			"availability, set the annotation %s: \"true\"", o.podNames(outdated), mocov1beta2.ForceRolloutAnnotation)).requeueAfter(rolloutRetry)
 	// Healthy may date from before the last Pod was replaced, because clustering may be slow or hang.
 	case len(unserved) > 0 && o.Healthy:
-		return waitingPlan("not observed yet", "the rollout waits until clustering sets the role label of "+o.podNames(unserved))
+		return waitingPlan("role label is not set yet", "the rollout waits until clustering sets the role label of "+o.podNames(unserved))
 	// Clustering may have observed the cluster as healthy before it observed a Pod that has just become ready.
 	case young < SettleTime:
-		return waitingPlan("settle", "the rollout continues soon; still to be replaced: "+o.podNames(outdated)).requeueAfter(SettleTime - young)
+		return waitingPlan("new Pod has just become ready", "the rollout continues soon; still to be replaced: "+o.podNames(outdated)).requeueAfter(SettleTime - young)
 	case !o.HasTurn && !o.Forced:
-		return waitingPlan("no turn", "the rollout waits for the rollouts of other clusters, see torpor manager --rollouts-at-once; "+
+		return waitingPlan("waiting for other rollouts", "the rollout waits for the rollouts of other clusters, see torpor manager --rollouts-at-once; "+
 			"still to be replaced: "+o.podNames(outdated)).requeueAfter(turnRetry)
 	case replica != o.Primary:
 		return RolloutPlan{Rule: "replace a replica", Action: ReplacePod{replica}, Message: "replacing " + o.podNames([]int{replica}), RequeueAfter: rolloutRetry, TakesTurn: !o.Forced}
@@ -232,7 +232,7 @@ func (o ObservedRollout) DescribeKeptPods() string {
 	if len(kept) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("created by another version of Torpor and kept until the spec or a setting changes: %s; to replace them now, one at a time, "+
+	return fmt.Sprintf("created by another version of Torpor and kept until the spec or a setting changes: %s; to replace these Pods now, one at a time, "+
 		"run: kubectl rollout restart statefulset moco-%s", o.podNames(kept), o.Name)
 }
 

@@ -101,11 +101,11 @@ func listSettingsThatStopServers() []settingRule {
 		refuse("the server would lack tables of its plugins; use the setting only in the clients' sessions", isOff, "transaction_read_only"),
 		refuse("no server could become the primary; remove the setting", isOff, "innodb_read_only"),
 		refuse("InnoDB stores the users' data; leave InnoDB out of the list", keepsInnoDB, "disabled_storage_engines"),
-		refuse("clustering uses asynchronous replication; remove the setting", nil, "group_replication_*", "ndb_*", "ndbcluster"),
+		refuse("clustering does not work with Group Replication or NDB; remove the setting", nil, "group_replication_*", "ndb_*", "ndbcluster"),
 		refuse("a statement other than SET may fail, and a failure ends the sessions of replicas and probes; "+
 			"use only SET, or remove the setting", hasOnlySets,
 			"init_connect", "init_replica", "init_slave"),
-		refuse("passwords would not suffice for Torpor's own accounts; use the value *,, or caching_sha2_password as the only factor", needsOnlyPassword,
+		refuse("passwords would not suffice for Torpor's own accounts; use caching_sha2_password as the only factor, or the value *,,", needsOnlyPassword,
 			"authentication_policy"),
 		refuse("the manager, replicas and backups share accounts; use 0, or at least 20", isUnlimitedOrHasRoom, "max_user_connections"),
 		refuse("replicas need connections in addition to clients; use at least 20", hasRoom, "max_connections"),

@@ -219,7 +219,7 @@ func (s PartState) hasEnd() bool { return s.Stop != nil && s.Stop.Until != nil }
 func nextStep(c *mocov1beta2.MySQLCluster, clustering, reconciliation PartState, noted mocov1beta2.Pause) string {
 	for _, p := range ListParts() {
 		if value, found := c.Annotations[p.Name]; found && value != StopValue {
-			return fmt.Sprintf("%s=%q stops nothing; remove it: %s", p.Name, value, p.StartCommand(c))
+			return fmt.Sprintf("the annotation %s=%q stops nothing; remove it: %s", p.Name, value, p.StartCommand(c))
 		}
 	}
 	harmful := slices.IndexFunc(noted.StartFindings, IsRefusal)

@@ -153,7 +153,7 @@ func (s Switch) EndEvent(action, why string) decision.Event {
 	if why != "" {
 		return decision.Event{
 			Warning: true, Reason: stoprecord.EventStopOverdue, Action: action,
-			Note: "The stop should have ended, but its annotations could not be removed: " + why + "; remove them",
+			Note: "The stop should have ended, but its annotations could not be removed: " + why + "; remove these annotations",
 		}
 	}
 	return decision.Event{

@@ -68,7 +68,7 @@ func TestRestoreKeepsFloats(t *testing.T) {
 	e.startShipping(t, source.Address)
 	status, err := e.runBackup(t.Context(), t, source.Address)
 	testenv.ExpectNoError(t, err)
-	testenv.ExpectEqual(t, "warnings", []string{"1 tables are not transactional, so their rows may be of another time than the snapshot: app.plain"}, status.Warnings)
+	testenv.ExpectEqual(t, "warnings", []string{"1 tables are not transactional, so their rows may be from another time than the snapshot: app.plain"}, status.Warnings)
 	dumped, sums := readState(t, source), readContents(t, source)
 	execInSession(t, source, "replace into app.reals (r) values (16777215), (0.10000001)", "insert into app.neighbors values (16777216) on duplicate key update f = 16777220", "delete from app.computed where f = 16777215",
 		"update app.neighbors set f = 7 where f > 3.4028234e38", "update app.parted set f = 5 where id = 1 order by f limit 1", "update app.kinds set i = 1", "delete from `app 2`.neighbors limit 1")

@@ -254,7 +254,7 @@ func (o RestoreOptions) loadBackup(ctx context.Context, t restoreTarget, from st
 			n, strings.Join(disabled[:min(n, maxNamed)], ", ")))
 	}
 	if from.shell != nil && from.shell.IsInexact {
-		warnings = append(warnings, "according to MOCO's dump, its rows may not match its GTID set; compare the data with the source")
+		warnings = append(warnings, "according to MOCO's dump, the dumped rows may not match the GTID set; compare the data with the source")
 	}
 	return left.texts, warnings, t.finishLoad(ctx)
 }

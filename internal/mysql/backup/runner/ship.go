@@ -510,7 +510,7 @@ func findPrimary(all []binlogFacts) (binlogFacts, error) {
 		}
 	}
 	if len(found) != 1 {
-		return binlogFacts{}, fmt.Errorf("expected one writable instance, found %d (%s); shipping continues when there is one; a cluster that replicates from an external server has none until spec.replicationSourceSecretName is removed", len(found), strings.Join(problems, ", "))
+		return binlogFacts{}, fmt.Errorf("expected one writable instance, found %d (%s); shipping continues when exactly one instance is writable; a cluster that replicates from an external server has none until spec.replicationSourceSecretName is removed", len(found), strings.Join(problems, ", "))
 	}
 	return found[0], nil
 }

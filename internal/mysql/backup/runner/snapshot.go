@@ -22,7 +22,7 @@ const (
 
 // errBusyInstance means that the tables of an instance could not be locked in time, that its snapshot could not be
 // taken in time, or that it changed during the snapshot.
-var errBusyInstance = errors.New("expected a snapshot within " + LockTimeout.String() + ", found the instance too busy with a transaction, a DDL statement or other load on its machine")
+var errBusyInstance = errors.New("expected a snapshot within " + LockTimeout.String() + ", found the instance too busy with a transaction, a DDL statement or other load on the machine of the instance")
 
 const (
 	tablesQuery = `select concat('` + "`" + `', replace(table_schema, '` + "`', '``" + `'), '` + "`.`" + `', replace(table_name, '` + "`', '``" + `'), '` + "`" + `')

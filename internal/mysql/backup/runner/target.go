@@ -87,7 +87,7 @@ func (t restoreTarget) lockForRestore(ctx context.Context) error {
 		return err
 	}
 	if mine.Int64 != 1 {
-		return errors.New("expected no other restore into this instance, found one; the next attempt can begin after it has ended")
+		return errors.New("expected no other restore into this instance, found one; the next attempt can begin after that restore has ended")
 	}
 	// The session must stay open while it is idle and other sessions load the dump and the binary logs.
 	return t.execAll(ctx, "prepare the session", "set session sql_log_bin = off, wait_timeout = 31536000")
@@ -430,7 +430,7 @@ func (i serverInventory) unsafeTableWarnings() []string {
 	if len(i.unsafe) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("%d tables are not transactional, so their rows may be of another time than the snapshot: %s",
+	return []string{fmt.Sprintf("%d tables are not transactional, so their rows may be from another time than the snapshot: %s",
 		len(i.unsafe), strings.Join(i.unsafe[:min(len(i.unsafe), maxNamed)], ", "))}
 }
 

@@ -656,7 +656,7 @@ func TestPrimaryThatAloneHasCommitsIsNotReplaced(t *testing.T) {
 	e.waitForAnswer(t, "select count(*) from app.t", "1")
 	e.mustRun(t, 0, "app", "insert into app.t (v) values ('told')")
 	e.servers[0].KillAtOnce(t)
-	e.waitForMessage(t, mocov1beta2.HealthyCondition, "the primary may be the only instance with the acknowledged commits; bring it back, or see docs/clustering.md if it is lost")
+	e.waitForMessage(t, mocov1beta2.HealthyCondition, "the primary may be the only instance with the acknowledged commits; bring the primary back, or see docs/clustering.md if the primary is lost")
 	e.waitForCondition(t, mocov1beta2.AvailableCondition, "False Lost")
 	testenv.ExpectEqual(t, "the primary while it is gone", 0, e.primaryIndex(t))
 

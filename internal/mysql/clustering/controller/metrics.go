@@ -80,7 +80,7 @@ func NewMetrics() *Metrics {
 		readyReplicas:  prometheus.NewDesc("moco_cluster_ready_replicas", "Number of ready Pods of the cluster", labels, nil),
 		errantReplicas: prometheus.NewDesc("moco_cluster_errant_replicas", "Number of instances that have errant transactions", labels, nil),
 		overdue: prometheus.NewDesc("torpor_mysql_stop_overdue_seconds",
-			"Seconds since the requested end of a stop that is still in effect; 0 if there is none", labels, nil),
+			"Seconds since the requested end of a stop that is still in effect; 0 if there is no such stop", labels, nil),
 		state: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "torpor_mysql_state", Help: "1 for the last observed state of the cluster, which is updated even while clustering is stopped",
 		}, []string{"name", "namespace", "state"}),

@@ -174,7 +174,7 @@ func setThreadStates(one *mocov1beta2.InstanceStatus, c clustering.ReplicationCh
 func describeIgnoredAnnotations(cluster *mocov1beta2.MySQLCluster, switches mysqlswitches.Switches) string {
 	var wrong []string
 	if _, ok := mysqlswitches.ParseStoppedInstances(cluster); !ok {
-		wrong = append(wrong, mocov1beta2.StoppedInstancesAnnotation+" is ignored: expected a JSON list of ordinals such as [1], found something else; correct it")
+		wrong = append(wrong, mocov1beta2.StoppedInstancesAnnotation+" is ignored: expected a JSON list of ordinals such as [1], found another value; correct the annotation")
 	}
 	if _, isAsked := cluster.Annotations[mocov1beta2.RotationAnnotation]; isAsked && cluster.Spec.SourceSecretName() != "" {
 		wrong = append(wrong, mocov1beta2.RotationAnnotation+" waits: the passwords of a copy of another server cannot be changed; remove spec.replicationSourceSecretName")

@@ -47,16 +47,16 @@ func NewMetrics() *Metrics {
 			Name: "moco_cluster_partition_update_retries_total", Help: "Number of passes in which a rollout waited for the rollouts of other clusters",
 		}, []string{"namespace"}),
 		resized: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "moco_cluster_volume_resized_total", Help: "Number of times that the volume claims of the cluster were grown",
+			Name: "moco_cluster_volume_resized_total", Help: "Number of successful attempts to grow the volume claims of the cluster",
 		}, labels),
 		resizeErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "moco_cluster_volume_resized_errors_total", Help: "Number of attempts to grow the volume claims of the cluster that failed",
+			Name: "moco_cluster_volume_resized_errors_total", Help: "Number of failed attempts to grow the volume claims of the cluster",
 		}, labels),
 		setsReplaced: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "moco_cluster_statefulset_recreate_total", Help: "Number of StatefulSets that were deleted without their Pods, to be recreated",
 		}, labels),
 		setReplaceErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "moco_cluster_statefulset_recreate_errors_total", Help: "Number of attempts to delete a StatefulSet without its Pods that failed",
+			Name: "moco_cluster_statefulset_recreate_errors_total", Help: "Number of failed attempts to delete a StatefulSet without its Pods",
 		}, labels),
 	}
 }
@@ -125,7 +125,7 @@ func (m *Metrics) useReaders(clusters, children client.Reader) {
 
 // countStep counts a step of a rollout after the status of its pass was saved.
 func (m *Metrics) countStep(name types.NamespacedName, out reconcile.FollowUp, now time.Time) {
-	if out.Rule == "no turn" {
+	if out.Rule == "waiting for other rollouts" {
 		m.turnWaits.WithLabelValues(name.Namespace).Inc()
 	}
 	for _, e := range out.Events {

@@ -97,7 +97,7 @@ func (c Controller) reportObjects(
 	switch {
 	case refused != nil:
 		success = decision.False(mocov1beta2.ReconcileFailedReason, describeFailure(refused))
-		out.RequeueAfter, out.Rule = userRetry, "something is missing or refused"
+		out.RequeueAfter, out.Rule = userRetry, "required object missing or write refused"
 	default:
 		cluster.Status.ReconcileInfo = mocov1beta2.ReconcileInfo{Generation: cluster.Generation, ReconcileVersion: version}
 		out.Events = rolloutEvents(changes)
