@@ -91,7 +91,7 @@ func TestDetailsPlanAsTheCommandDoes(t *testing.T) {
 	b := e.openBrowser(t)
 	b.logIn(t, token)
 	b.expectShown(t, detailsOf("Deployment", namespace, "web", "replicas"), []string{
-		"Plan of a stop", "It stays stopped until a user starts it", "Expected permission to list HorizontalPodAutoscalers", "No stop is recorded.",
+		"Plan of a stop", "The stop lasts until a user runs: ", "Expected permission to list HorizontalPodAutoscalers", "No stop is recorded.",
 	}, nil)
 }
 

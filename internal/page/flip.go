@@ -26,7 +26,7 @@ const fieldManager = "torpor-page"
 
 var (
 	errUnknownVerb = errors.New("expected the verb stop, start, extend or skip, found another verb")
-	errNoObject    = errors.New("expected the object, found none")
+	errNoObject    = errors.New("expected an object, found none")
 	errNameless    = errors.New("expected a name and a namespace, found none")
 	errEndless     = errors.New("expected the new end of the stop, found none")
 )

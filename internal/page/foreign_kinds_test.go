@@ -70,7 +70,7 @@ func TestKindsOfStopAdaptersComeAndGo(t *testing.T) {
 	t.Log("A kind that torpor manager may not list causes a warning, and is shown once the role exists.")
 	e.InstallCRDs(t, "../switches/stopadapter/controller/testdata/crds.yaml")
 	e.WaitForCondition(t, adapter, torporv1alpha1.StopAdapterReadyCondition, metav1.ConditionFalse, torporv1alpha1.StopAdapterForbiddenReason)
-	operator.expectShown(t, "/", []string{kustomizations + ": torpor manager may not list them"}, nil)
+	operator.expectShown(t, "/", []string{kustomizations + ": torpor manager may not list objects of this kind"}, nil)
 	e.AggregateRole(t, "torpor-stopadapters")
 	e.WaitForCondition(t, adapter, torporv1alpha1.StopAdapterReadyCondition, metav1.ConditionTrue, torporv1alpha1.StopAdapterRunningReason)
 	shop := buildKustomization(ours, "shop")

@@ -378,7 +378,7 @@ const (
 	notInstalled = "not installed"
 	// noRole is the reason for a StopAdapter kind that the manager may not list, so an administrator has to grant the
 	// rights.
-	noRole = "torpor manager may not list them; create the ClusterRole that their StopAdapter needs"
+	noRole = "torpor manager may not list objects of this kind; create the ClusterRole that the StopAdapter needs"
 	// noAnswer is the reason for a failed list or watch, after which the rows may be outdated.
 	noAnswer = "the API server did not answer as expected; the rows may be outdated"
 )
@@ -393,7 +393,7 @@ func describeUnseen(k *kinds.Kind, err error) string {
 	case kinds.IsKindNotServed(err), k.IsSwitched() && k8serrors.IsForbidden(err):
 		return notInstalled
 	case k8serrors.IsForbidden(err):
-		return "torpor manager may not list them; install the feature that they belong to"
+		return "torpor manager may not list objects of this kind; install the feature that manages the kind"
 	default:
 		return noAnswer
 	}

@@ -231,7 +231,7 @@ func (s *Server) reviewSchedules(ctx context.Context, caller *authorization.Call
 		if mayList {
 			seen.all = ofCluster
 		} else {
-			reasons["you may not list ClusterSlumbers: those that stop your objects are not shown"] = true
+			reasons["you may not list ClusterSlumbers: ClusterSlumbers that stop your objects are not shown"] = true
 		}
 	}
 	surplus, err := s.addSlumbers(ctx, caller, &seen, slumbers)
@@ -240,7 +240,7 @@ func (s *Server) reviewSchedules(ctx context.Context, caller *authorization.Call
 	}
 	if surplus > 0 {
 		reasons[fmt.Sprintf(
-			"you may not list Slumbers in all namespaces, and there are too many to check each: %d namespaces were not checked", surplus)] = true
+			"you may not list Slumbers in all namespaces, and the page checks a limited number of namespaces: %d namespaces were not checked", surplus)] = true
 	}
 	seen.warnings = slices.Sorted(maps.Keys(reasons))
 	return seen, nil

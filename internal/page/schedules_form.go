@@ -201,7 +201,7 @@ func explainRefusal(err error) (status int, text string) {
 				return http.StatusForbidden, "A policy refuses the change: " + why
 			}
 		}
-		return http.StatusForbidden, "You lack the right: " + found.Message
+		return http.StatusForbidden, "You lack a permission: " + found.Message
 	default:
 		return describeError(err)
 	}

@@ -123,7 +123,7 @@ func TestSlumberIsPreviewedAndCreated(t *testing.T) {
 	testenv.ExpectNoError(t, e.Client.Get(t.Context(), key, found))
 	testenv.ExpectEqual(t, "the window", "{0 19 * * MON-FRI 0 7 * * MON-FRI}", fmt.Sprint(found.Spec.Windows[0]))
 	testenv.ExpectEqual(t, "the waves", "first Deployment team=a, second StatefulSet team=a", describeWaves(found))
-	b.expectShown(t, "/schedules", []string{">nights <", "not acted on yet"}, nil)
+	b.expectShown(t, "/schedules", []string{">nights <", "no controller has acted yet"}, nil)
 	for name, row := range map[string]struct {
 		field, value string
 		status       int
@@ -137,7 +137,7 @@ func TestSlumberIsPreviewedAndCreated(t *testing.T) {
 		"form without days: refused":               {"day", "", http.StatusBadRequest, "days: expected one or more, found none"},
 		"form without a supported kind: refused":   {"kind", "Pod", http.StatusBadRequest, "kinds: expected one or more, found none"},
 		"blank name: refused":                      {"name", " ", http.StatusBadRequest, "name and namespace: expected both"},
-		"namespace without rights: forbidden":      {"namespace", "default", http.StatusForbidden, "You lack the right: slumbers.torpor.dev is forbidden"},
+		"namespace without rights: forbidden":      {"namespace", "default", http.StatusForbidden, "You lack a permission: slumbers.torpor.dev is forbidden"},
 		"reason with HTML: escaped":                {"reason", `"><script>`, http.StatusConflict, `value="&#34;&gt;&lt;script&gt;"`},
 	} {
 		changed := maps.Clone(form)
@@ -223,7 +223,7 @@ func TestRefusedSkipsAreReported(t *testing.T) {
 		t.Errorf("without the right to list: expected 403, found %d: %s", status, text)
 	}
 	e.grant(t, namespace, user, "apps", []string{"deployments"}, "list")
-	if status, text := b.post(t, "/keep-awake", request, nil); status != http.StatusConflict || !strings.Contains(text, "Not kept awake: Deployment web: You lack the right: deployments.apps") {
+	if status, text := b.post(t, "/keep-awake", request, nil); status != http.StatusConflict || !strings.Contains(text, "Not kept awake: Deployment web: You lack a permission: deployments.apps") {
 		t.Errorf("without the right to patch: expected 409, found %d: %s", status, text)
 	}
 }

@@ -205,7 +205,7 @@ func newScheduleView(l *listedSchedule, now time.Time) scheduleView {
 	case v.Invalid != "":
 		v.State, v.Badge, v.Symbol = string(torporv1alpha1.SlumberInvalid), "stuck", "!"
 	case status.State == "":
-		v.State, v.Badge, v.Symbol, v.Since = "not acted on yet", "changing", "↻", nil
+		v.State, v.Badge, v.Symbol, v.Since = "no controller has acted yet", "changing", "↻", nil
 	case status.State == torporv1alpha1.SlumberAsleep:
 		v.Badge, v.Symbol = "stopped", "◼"
 	case status.State != torporv1alpha1.SlumberAwake:
@@ -298,7 +298,7 @@ func (v dayView) describe(d slumber.WeekDay, sleeps []string) string {
 	case len(sleeps) > 0:
 		parts = append(parts, strings.Join(sleeps, ", "))
 	case !d.IsCut:
-		parts = append(parts, "not at all")
+		parts = append(parts, "no sleep")
 	}
 	if d.IsCut {
 		parts = append(parts, "too many changes to show")

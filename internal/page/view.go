@@ -210,7 +210,7 @@ func listWarnings(gaps inventoryGaps, sees *visibility) []string {
 		warnings = append(warnings, fmt.Sprintf("StopAdapters: only the first %d by name are shown, and there are %d more; kubectl torpor status lists all of them", maxForeignKinds, gaps.unwatched))
 	}
 	if sees.unreviewed > 0 {
-		warnings = append(warnings, fmt.Sprintf("You may not list all namespaces, and there are too many to check each: %d namespaces were not checked. Choose a namespace.", sees.unreviewed))
+		warnings = append(warnings, fmt.Sprintf("You may not list all namespaces, and the page checks a limited number of namespaces: %d namespaces were not checked. Choose a namespace.", sees.unreviewed))
 	}
 	return warnings
 }

@@ -96,7 +96,7 @@ func JudgeSlumber(scheduled *torporv1alpha1.ScheduledStop, r PlanRequest) []Find
 	switch {
 	case r.IsStart:
 		finding := NewFinding(torporv1alpha1.StoppedBySlumberFinding, 1, name)
-		finding.Message += "; " + r.SkipCommand + " starts it"
+		finding.Message += "; " + r.SkipCommand + " starts the object"
 		return []Finding{finding}
 	case !until.IsZero() && (scheduled.ExpiresAt == nil || scheduled.ExpiresAt.After(until)):
 		return []Finding{NewFinding(torporv1alpha1.SlumberGoesOnFinding, 1, name)}
@@ -120,19 +120,19 @@ func (r PlanRequest) DescribeTakeover(scheduled *torporv1alpha1.ScheduledStop, s
 		"The manual stop is recorded with its requester, reason and end, and stays in effect when the Slumber ends its own stop",
 	}
 	if until := r.Stop().Until; !until.IsZero() {
-		return append(effects, "It ends at "+r.formatTime(until)+"; the object starts then, unless a Slumber still stops it")
+		return append(effects, "The manual stop ends at "+r.formatTime(until)+"; the object starts then, unless a Slumber still stops it")
 	}
-	return append(effects, "The object stays stopped until a user starts it: "+startCommand,
-		"Without a manual stop, the start command is refused while the Slumber stops the object, and this command starts it: "+r.SkipCommand)
+	return append(effects, "The manual stop lasts until a user runs: "+startCommand,
+		"Without a manual stop, the start command is refused while the Slumber stops the object, and this command starts the object: "+r.SkipCommand)
 }
 
 // DescribeEnd describes the end of the stop.
 func (r PlanRequest) DescribeEnd(startCommand string) string {
 	if until := r.Stop().Until; !until.IsZero() {
 		if stoprecord.IsOverdue(new(metav1.NewTime(until)), r.Now) {
-			return "It should have started by itself at " + r.formatTime(until) + ": check whether the manager runs"
+			return "The stop should have ended by itself at " + r.formatTime(until) + ": check whether the manager runs"
 		}
-		return "It starts by itself at " + r.formatTime(until)
+		return "The stop ends by itself at " + r.formatTime(until)
 	}
-	return "It stays stopped until a user starts it: " + startCommand
+	return "The stop lasts until a user runs: " + startCommand
 }

@@ -139,7 +139,7 @@ func (s *decisionStep) yield() {
 	}
 	s.plan.Events = append(s.plan.Events, decision.Event{
 		Warning: true, Reason: EventStartedByOthers, Action: action,
-		Note: "Expected the fields as the stop has set them, found them changed by " + by + "; Torpor does not change the object until the next stop. If a tool restores the fields, stop the object from which the tool derives them",
+		Note: "Expected the fields to keep the values that the stop has set, found other values, set by " + by + "; Torpor does not change the object until the next stop. If a tool restores the fields, stop the object from which the tool derives them",
 	})
 }
 

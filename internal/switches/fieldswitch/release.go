@@ -32,7 +32,7 @@ func Release(o ObservedSwitch, because string) SwitchPlan {
 	case is.Unreadable != "":
 		s.plan.Events = append(s.plan.Events, leftEvent(because, fmt.Sprintf("expected %s as written by Torpor, found other content; restore the fields by hand, and remove the annotation", is.Unreadable)))
 	case isLeft:
-		s.plan.Events = append(s.plan.Events, leftEvent(because, "a user has stopped it"+s.next.Records.Describe()+"; to start it, restore the values in "+torporv1alpha1.RestoreAnnotation+", and remove that annotation"))
+		s.plan.Events = append(s.plan.Events, leftEvent(because, "a user has stopped the object"+s.next.Records.Describe()+"; to start the object, restore the values in "+torporv1alpha1.RestoreAnnotation+", and remove that annotation"))
 	case len(is.Saved) > 0:
 		s.restore()
 		s.plan.Events[len(s.plan.Events)-1].Note += "; " + because

@@ -230,7 +230,7 @@ func clusterEffects(cd *hivev1.ClusterDeployment, scheduled *torporv1alpha1.Sche
 	}
 	return []string{
 		"Its nodes are recorded, which takes half a minute at most",
-		"Its machines on " + platform + " are stopped, all at once; disks and addresses are kept, and Pods are not evicted first",
+		"Its machines on " + platform + " are stopped, and disks and addresses are kept; without annotations for an order or a drain, all machines stop at once, and Pods are not evicted first",
 		"No controller connects to the cluster during the stop: SyncSets and MachinePools wait",
 		r.DescribeEnd(startCommand),
 	}

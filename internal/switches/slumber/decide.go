@@ -131,7 +131,7 @@ func (p *Plan) checkMissedWindow(o Observed, phase SchedulePhase) {
 	case o.Now.Sub(phase.Since) > time.Duration(*deadline)*time.Second:
 		p.Status.IsWindowMissed = true
 		p.Events = append(p.Events, decision.Event{Warning: true, Reason: EventWindowMissed, Action: "Sleep", Note: fmt.Sprintf(
-			"Expected to observe the window of %s within %d s of its start (spec.startingDeadlineSeconds), found that it began %s ago; the objects keep running until the next window",
+			"Expected to observe the window of %s within %d s of its start (spec.startingDeadlineSeconds), found that the window began %s ago; the objects keep running until the next window",
 			formatTime(phase.Since), *deadline, o.Now.Sub(phase.Since).Round(time.Second))})
 	}
 }
@@ -215,7 +215,7 @@ func (p *Plan) observeWave(o Observed, i int) {
 	if end := waitsSince(*wave).Add(SpreadOf(o.Slumber) + timeout); !wave.IsTimedOut && !o.Now.Before(end) {
 		wave.IsTimedOut = true
 		p.Events = append(p.Events, decision.Event{Warning: true, Reason: EventWaveTimedOut, Action: "Wait", Note: fmt.Sprintf(
-			"Wave %s was not complete after %s, because it waits for %s; the next wave no longer waits for it", wave.Name, timeout, wave.WaitsFor)})
+			"Wave %s was not complete after %s, because the wave waits for %s; the next wave no longer waits for this wave", wave.Name, timeout, wave.WaitsFor)})
 	} else {
 		p.requeueAt(o.Now, end)
 	}
@@ -331,7 +331,7 @@ func (p *Plan) conclude(o Observed, before torporv1alpha1.SlumberStatus, shouldS
 	}
 	p.Stalled = decision.False(torporv1alpha1.SlumberAsExpectedReason, "No action is needed")
 	if o.lacksKinds() {
-		p.Stalled = decision.True(torporv1alpha1.SlumberKindMissingReason, "Expected every selected kind to be served and stoppable by Torpor, found that these are not: "+
+		p.Stalled = decision.True(torporv1alpha1.SlumberKindMissingReason, "Expected every selected kind to be served and stoppable by Torpor, found kinds that are not: "+
 			strings.Join(o.MissingKinds, ", ")+"; install the kind, the feature or StopAdapter that handles it, and its RBAC rules")
 	}
 	if len(o.UnreadableKinds) > 0 {
@@ -340,7 +340,7 @@ func (p *Plan) conclude(o Observed, before torporv1alpha1.SlumberStatus, shouldS
 			unreadable = append(unreadable, name+" ("+why+")")
 		}
 		p.Stalled = decision.True(torporv1alpha1.SlumberKindUnreadableReason, "Expected the API server to list the kinds of the members, found that it does not list "+
-			JoinNames(unreadable)+"; these objects are not changed until it does: check the APIService or the conversion webhook of the kinds")
+			JoinNames(unreadable)+"; these objects are not changed until the API server lists them: check the APIService or the conversion webhook of the kinds")
 	}
 	if len(late) > 0 {
 		p.Stalled = decision.True(torporv1alpha1.SlumberWaveTimedOutReason, strings.Join(late, "; ")+"; check these objects")
@@ -388,7 +388,7 @@ func stateEvent(before torporv1alpha1.SlumberState, after torporv1alpha1.Slumber
 			return nil
 		}
 	case torporv1alpha1.SlumberWakingUp:
-		event.Reason, event.Action, event.Note = EventWakeBegins, "Wake", "The waves are started one after another, the last one first"
+		event.Reason, event.Action, event.Note = EventWakeBegins, "Wake", "The waves are started one after another, the last wave first"
 	case torporv1alpha1.SlumberAwake:
 		if before == "" || before == torporv1alpha1.SlumberInvalid {
 			return nil

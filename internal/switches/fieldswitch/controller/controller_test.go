@@ -224,7 +224,7 @@ func TestASlumberAndOthersDecideAboutADeployment(t *testing.T) {
 	if found := fieldswitch.ReadSwitch(u); found.ResumedBy != "unknown (field manager alice)" {
 		t.Errorf("expected who resumed it, found %+v", found)
 	}
-	s.WaitForEvent(t, s.namespace, fieldswitch.EventStartedByOthers, "found them changed by unknown (field manager alice)")
+	s.WaitForEvent(t, s.namespace, fieldswitch.EventStartedByOthers, "found other values, set by unknown (field manager alice)")
 
 	t.Log("Objects that KEDA scales from zero, and objects with an owning controller, are not stopped.")
 	scaled := s.create(t, deployment("scaled"))

@@ -192,7 +192,7 @@ func releaseDeleted(t *testing.T, env *testenv.Environment, namespace string, ad
 		}
 	}
 	env.WaitForEvent(t, namespace, fieldswitch.EventRestored, "the StopAdapter "+adapter.Name+" is deleted")
-	env.WaitForEvent(t, namespace, fieldswitch.EventLeftStopped, "a user has stopped it")
+	env.WaitForEvent(t, namespace, fieldswitch.EventLeftStopped, "a user has stopped the object")
 }
 
 func stopAndRestore(t *testing.T, env *testenv.Environment, namespace string, adapter *torporv1alpha1.StopAdapter, o testenv.ForeignObject) {
