@@ -65,13 +65,13 @@ func cloudCommand() *cobra.Command {
 	f.IntVar(&port, "port", 0, "port to serve on; 0 selects a free port")
 	f.DurationVar(&c.StartLatency, "start-latency", 3*time.Second, "how long a machine is pending")
 	f.DurationVar(&c.StopLatency, "stop-latency", 3*time.Second, "how long a machine is stopping")
-	f.IntVar(&c.PageSize, "page-size", 0, "largest page of DescribeInstances; 0 means that of EC2")
+	f.IntVar(&c.PageSize, "page-size", 0, "maximum number of reservations in a page of DescribeInstances; 0 means EC2's maximum")
 	f.BoolVar(&c.AllowCommands, "allow-commands", false, "run the commands in the user data of instances")
 	f.StringSliceVar(&c.AccessKeys, "access-keys", nil, "accepted access key ids; if empty, all are accepted")
 	f.StringVar(&c.Region, "region", "local-1", "the only region of the cloud")
 	f.Float64Var(&c.RatePerSecond, "rate", 0, "calls per second and access key; 0 means no limit")
 	f.IntVar(&c.Burst, "burst", 0, "number of calls allowed at once")
-	f.BoolVar(&c.EC2Limits, "ec2-limits", false, "limit the calls of each access key as EC2 limits those of an account")
+	f.BoolVar(&c.EC2Limits, "ec2-limits", false, "limit the calls of each access key as EC2 limits the calls of an account")
 	f.DurationVar(&c.ReadLag, "read-lag", 0, "how long DescribeInstances still shows the old state after a change")
 	return cmd
 }

@@ -49,7 +49,7 @@ func controlPlaneCommand() *cobra.Command {
 	f.DurationVar(&c.SigningDuration, "signing-duration", 0, "how long certificates signed for nodes are valid; 0 means a year")
 	f.BoolVar(&c.ApproveServing, "approve-serving", false, "approve the nodes' serving certificates while any node is alive")
 	f.BoolVar(&c.APIOnly, "api-only", false, "do not run the controller manager and the scheduler")
-	f.StringVar(&c.EmulatedVersion, "emulated-version", "", "older version of Kubernetes whose APIs the API server serves, such as 1.35; empty means its own")
+	f.StringVar(&c.EmulatedVersion, "emulated-version", "", "older version of Kubernetes whose APIs the API server serves, such as 1.35; empty means the version of the API server")
 	return cmd
 }
 
@@ -58,7 +58,7 @@ func nodeCommand() *cobra.Command {
 	var r realNode
 	cmd := &cobra.Command{
 		Use:   "node",
-		Short: "Run a hollow node with the kubelet's own certificate managers, or a real one with containers",
+		Short: "Run a hollow node with the kubelet's own certificate managers, or a real node with containers",
 		Example: `  # Join a control plane; the first client certificate waits for approval
   local node --name n1 --address 127.77.0.4 --dir ./n1 --bootstrap-kubeconfig ./target/bootstrap.kubeconfig
 
@@ -146,7 +146,7 @@ func clusterCreateCommand() *cobra.Command {
 			}
 			fmt.Fprintf(out, "ready: cluster %s (infraID %s)\nkubeconfig: %s\n", c.Name, r.InfraID, r.Kubeconfig)
 			if !r.Applied {
-				fmt.Fprintf(out, "the hub does not serve ClusterDeployments yet; apply %s once it does\n", r.Manifest)
+				fmt.Fprintf(out, "the hub does not serve ClusterDeployments yet; apply %s when it does\n", r.Manifest)
 			}
 			return nil
 		},
@@ -202,13 +202,13 @@ func packagesCommand(name, what string, fetch func(ctx context.Context, dir stri
 		RunE: func(c *cobra.Command, _ []string) error {
 			err := fetch(c.Context(), dir, c.OutOrStdout())
 			if optional && errors.Is(err, debian.ErrUnavailable) {
-				fmt.Fprintf(c.OutOrStdout(), "no %s, so tests with a real one are skipped: %v\n", name, err)
+				fmt.Fprintf(c.OutOrStdout(), "no %s, so the tests that need it are skipped: %v\n", name, err)
 				return nil
 			}
 			return err
 		},
 	}
-	c.Flags().StringVar(&dir, "dir", ".cache/"+name, "folder of the programs")
+	c.Flags().StringVar(&dir, "dir", ".cache/"+name, "folder for the fetched programs")
 	c.Flags().BoolVar(&optional, "optional", false, "do not fail if Debian's packages are unavailable")
 	return c
 }

@@ -40,8 +40,8 @@ func main() {
 func recordCommand(ctx context.Context, clk clock.PassiveClock, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("record", flag.ContinueOnError)
 	flags.Usage = func() { fmt.Fprint(flags.Output(), usage); flags.PrintDefaults() }
-	name := flags.String("out", "", "path of the two files, without their endings")
-	from := flags.String("from", "", "beginning of the first line of the picture; the last lines if empty")
+	name := flags.String("out", "", "path of the two output files, without their extensions")
+	from := flags.String("from", "", "text with which the first line of the picture begins; empty selects the last lines")
 	lines := flags.Int("lines", 24, "number of lines of the picture")
 	if err := flags.Parse(args); err != nil {
 		return err

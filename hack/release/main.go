@@ -222,7 +222,7 @@ func chartCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&folder, "dir", ".cache/release", "output folder")
 	f.StringVar(&path, "archive", "", "file of the chart, instead of torpor-VERSION.tgz in the output folder")
-	f.StringVar(&o.Version, "version", "", "version such as v1.0.0; empty keeps that of charts/torpor")
-	f.StringVar(&o.Image, "image", "", "image that the chart uses by default, with tag and digest; empty keeps that of values.yaml")
+	f.StringVar(&o.Version, "version", "", "version such as v1.0.0; empty keeps the version of charts/torpor")
+	f.StringVar(&o.Image, "image", "", "image that the chart uses by default, with tag and digest; empty keeps the image of values.yaml")
 	return cmd
 }

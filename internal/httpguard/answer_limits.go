@@ -15,7 +15,7 @@ import (
 )
 
 // ErrAnswerTooLarge means that a response is larger than allowed.
-var ErrAnswerTooLarge = errors.New("the server's answer is larger than allowed")
+var ErrAnswerTooLarge = errors.New("the server's response is larger than allowed")
 
 const (
 	maxHeaderBytes = 64 << 10
@@ -81,7 +81,7 @@ func endOf(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return nil
 	}
-	return fmt.Errorf("the answer is too late: %w", context.Cause(ctx))
+	return fmt.Errorf("the response is too late: %w", context.Cause(ctx))
 }
 
 // timelyBody is a body that ends with an error if the context of its request was already cancelled.

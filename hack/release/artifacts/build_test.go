@@ -216,7 +216,7 @@ func testProblems(t *testing.T, built Release) {
 		},
 		"a missing layout of the image is refused": {remove("image/"), "expected the artifact image/, found none"},
 		"a missing checksums.txt is refused":       {remove(checksums), "expected the artifact checksums.txt, found none"},
-		"an empty file is refused":                 {write("install.yaml", ""), "expected a content of install.yaml, found an empty file"},
+		"an empty file is refused":                 {write("install.yaml", ""), "expected install.yaml to have content, found an empty file"},
 		"a file that does not match its checksum is refused": {
 			write("install.yaml", "changed"), "checksums.txt: expected the checksums of the artifacts, found other checksums",
 		},

@@ -78,7 +78,7 @@ func Check(folder string, expected []string) ([]Artifact, error) {
 		case err != nil:
 			problems = append(problems, fmt.Errorf("inspect %s: %w", name, err))
 		case a.Size == 0:
-			problems = append(problems, fmt.Errorf("expected a content of %s, found an empty file", name))
+			problems = append(problems, fmt.Errorf("expected %s to have content, found an empty file", name))
 		default:
 			found = append(found, a)
 		}

@@ -169,7 +169,7 @@ func (c *accountClient) observeClusters(ctx context.Context, infraIDs []string) 
 		return found, err
 	}
 	if len(infraIDs) == 1 {
-		return nil, c.unreachableError("DescribeInstances", "the list for this cluster has more pages or machines than allowed, or the answer is larger than allowed")
+		return nil, c.unreachableError("DescribeInstances", "the list for this cluster has more pages or machines than allowed, or the response is larger than allowed")
 	}
 	middle := len(infraIDs) / 2
 	found, err = c.observeClusters(ctx, infraIDs[:middle])

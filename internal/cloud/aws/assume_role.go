@@ -118,7 +118,7 @@ func (e *assumeRoleError) Unwrap() error { return e.cause }
 func (e *assumeRoleError) explain() error {
 	api, ok := asAPIError(e.cause)
 	if !ok {
-		return actuator.Errorf(actuator.Unreachable, "AssumeRole: the manager cannot assume the role %s: STS does not answer, or the manager has no AWS credentials; see docs/spec/clusterdeployment.md", e.role)
+		return actuator.Errorf(actuator.Unreachable, "AssumeRole: the manager cannot assume the role %s: STS does not respond, or the manager has no AWS credentials; see docs/spec/clusterdeployment.md", e.role)
 	}
 	return actuator.Errorf(classOf(api.ErrorCode(), statusOf(e.cause)), "AssumeRole: %s: %s", api.ErrorCode(), scrubMessage(api.ErrorMessage(), nil))
 }

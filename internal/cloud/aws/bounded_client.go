@@ -56,7 +56,7 @@ func (w *wholeAnswers) Do(r *http.Request) (*http.Response, error) {
 		err = httpguard.ErrAnswerTooLarge
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the answer: %w", err)
+		return nil, fmt.Errorf("read the response: %w", err)
 	}
 	release := func() {}
 	if len(body) > largeAnswerBytes {
@@ -85,7 +85,7 @@ func (s smallAnswers) Do(r *http.Request) (*http.Response, error) {
 		err = httpguard.ErrAnswerTooLarge
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the answer: %w", err)
+		return nil, fmt.Errorf("read the response: %w", err)
 	}
 	answer.Body = io.NopCloser(bytes.NewReader(body))
 	return answer, nil

@@ -47,7 +47,7 @@ func (c *accountClient) explainError(operation string, err error) error {
 	}
 	status := statusOf(err)
 	if status >= http.StatusMultipleChoices && status < http.StatusBadRequest {
-		return c.unreachableError(operation, "the API answers with a redirect, which Torpor does not follow")
+		return c.unreachableError(operation, "the API responds with a redirect, which Torpor does not follow")
 	}
 	api, ok := asAPIError(err)
 	if !ok {
@@ -76,7 +76,7 @@ func (c *accountClient) explainError(operation string, err error) error {
 func (c *accountClient) explainMissingAnswer(operation string, status int, err error) error {
 	switch {
 	case errors.Is(err, httpguard.ErrAnswerTooLarge):
-		return c.unreachableError(operation, "the answer is larger than allowed")
+		return c.unreachableError(operation, "the response is larger than allowed")
 	case errors.Is(err, httpguard.ErrAddressDenied):
 		return c.unreachableError(operation, httpguard.ErrAddressDenied.Error())
 	}
@@ -91,11 +91,11 @@ func (c *accountClient) explainMissingAnswer(operation string, status int, err e
 	// Users only need to know that the cloud does not respond, regardless of the cause.
 	switch {
 	case notSent, broken, errors.Is(err, context.DeadlineExceeded), errors.Is(err, io.ErrUnexpectedEOF):
-		return c.unreachableError(operation, "the API does not answer")
+		return c.unreachableError(operation, "the API does not respond")
 	case status >= http.StatusMultipleChoices:
 		return c.unreachableError(operation, c.describeStatus(status))
 	case status != 0:
-		return c.unreachableError(operation, "the answer is not a valid EC2 response")
+		return c.unreachableError(operation, "the response is not a valid EC2 response")
 	default:
 		return actuator.Errorf(actuator.Other, "%s: the request cannot be made to %s in region %s: check the region and the endpoint", operation, c.host, c.region)
 	}
@@ -105,9 +105,9 @@ func (c *accountClient) explainMissingAnswer(operation string, status int, err e
 // Secret might have no permission to call that server.
 func (c *accountClient) describeStatus(status int) string {
 	if !c.isTrusted {
-		return "the answer is not a valid EC2 response"
+		return "the response is not a valid EC2 response"
 	}
-	return fmt.Sprintf("the API answers with status %d", status)
+	return fmt.Sprintf("the API responds with status %d", status)
 }
 
 func (c *accountClient) unreachableError(operation, why string) error {

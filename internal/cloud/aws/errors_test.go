@@ -53,15 +53,15 @@ func TestObserveErrorsNameEndpointAndNextStep(t *testing.T) {
 		},
 		"unknown error of the server is Unreachable": {
 			response: ec2Error(http.StatusInternalServerError, "InternalError", "random text 17"),
-			want:     actuator.Error{Class: actuator.Unreachable, Message: where + "the API answers with status 500" + check},
+			want:     actuator.Error{Class: actuator.Unreachable, Message: where + "the API responds with status 500" + check},
 		},
 		"error of a gateway is Unreachable": {
 			response: httpAnswer(http.StatusBadGateway, "<html>bad gateway"),
-			want:     actuator.Error{Class: actuator.Unreachable, Message: where + "the API answers with status 502" + check},
+			want:     actuator.Error{Class: actuator.Unreachable, Message: where + "the API responds with status 502" + check},
 		},
 		"login page is Unreachable": {
 			response: httpAnswer(http.StatusOK, "<html>please log in"),
-			want:     actuator.Error{Class: actuator.Unreachable, Message: where + "the answer is not a valid EC2 response" + check},
+			want:     actuator.Error{Class: actuator.Unreachable, Message: where + "the response is not a valid EC2 response" + check},
 		},
 		"host that does not exist is Unreachable": {
 			err:  &net.DNSError{Err: "no such host", Name: "x", Server: "10.0.0.1:53", IsNotFound: true},
@@ -69,7 +69,7 @@ func TestObserveErrorsNameEndpointAndNextStep(t *testing.T) {
 		},
 		"refused connection is Unreachable": {
 			err:  &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connect: connection refused 127.0.0.1:41234")},
-			want: actuator.Error{Class: actuator.Unreachable, Message: where + "the API does not answer" + check},
+			want: actuator.Error{Class: actuator.Unreachable, Message: where + "the API does not respond" + check},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestSilentServer(t *testing.T) {
 		// The observation may take twice as long as a call, so it does not time out first on a busy machine.
 		a := New(Options{HTTPClient: silent, CallTimeout: time.Second})
 		_, err := a.Observe(t.Context(), testTarget())
-		if actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), "the API does not answer") {
+		if actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), "the API does not respond") {
 			t.Errorf("observe: %v, want class %q", err, actuator.Unreachable)
 		}
 	})

@@ -75,7 +75,7 @@ func (c *accountClient) describeGroups(ctx context.Context, names []string) ([]s
 			return nil, err
 		}
 		if page.NextToken != nil {
-			return nil, c.unreachableError(describeGroups, "the answer has more groups than were requested")
+			return nil, c.unreachableError(describeGroups, "the response has more groups than were requested")
 		}
 		for _, found := range page.AutoScalingGroups {
 			// The endpoint may be hostile, so only requested groups count.

@@ -41,20 +41,20 @@ func TestHostileEndpointsAreCut(t *testing.T) {
 			_, _ = io.WriteString(g, `<DescribeInstancesResponse><nextToken>`)
 			repeat(g, "A", 40<<20)
 			_ = g.Close()
-		}, "the answer is not a valid EC2 response"},
+		}, "the response is not a valid EC2 response"},
 		"endless element is refused": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `<DescribeInstancesResponse><nextToken>`)
 			repeat(w, "A", 200<<20)
-		}, "the answer is larger than allowed"},
+		}, "the response is larger than allowed"},
 		"very many empty elements are refused": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `<DescribeInstancesResponse><reservationSet><item><instancesSet>`)
 			repeat(w, "<Item/>", 3<<20)
 			_, _ = io.WriteString(w, `</instancesSet></item></reservationSet></DescribeInstancesResponse>`)
-		}, "the answer is larger than allowed"},
+		}, "the response is larger than allowed"},
 		"endless error answer is refused": {func(w http.ResponseWriter) {
 			w.WriteHeader(http.StatusBadRequest)
 			repeat(w, "<Response>", 200<<20)
-		}, "the answer is not a valid EC2 response"},
+		}, "the response is not a valid EC2 response"},
 		"endless pages are refused": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `<DescribeInstancesResponse><nextToken>same</nextToken></DescribeInstancesResponse>`)
 		}, "more pages or machines than allowed"},

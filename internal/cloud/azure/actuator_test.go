@@ -159,14 +159,14 @@ func TestHostileAnswersAreCut(t *testing.T) {
 		want   string
 	}{
 		"next page at another host is refused":       {`{"value":[],"nextLink":"https://evil.example.com/"}`, "a URL outside Azure: evil.example.com"},
-		"next page without TLS is refused":           {`{"value":[],"nextLink":"http://management.azure.com/"}`, "the answer is not a valid Azure response"},
+		"next page without TLS is refused":           {`{"value":[],"nextLink":"http://management.azure.com/"}`, "the response is not a valid Azure response"},
 		"endless pages are refused":                  {`{"value":[],"nextLink":"https://management.azure.com/subscriptions/` + goodSubscription + `/providers/Microsoft.Compute/virtualMachines"}`, "more pages or machines than allowed"},
-		"answer that is not JSON is refused":         {`<html>`, "the answer is not a valid Azure response"},
-		"machine of another subscription is refused": {`{"value":[{"id":"/subscriptions/other/resourceGroups/sleepyx/providers/Microsoft.Compute/virtualMachines/a"}]}`, "the answer is not a valid Azure response"},
-		"machine without an id is refused":           {`{"value":[{}]}`, "the answer is not a valid Azure response"},
-		"machine with an invalid id is refused":      {`{"value":[{"id":"x"}]}`, "the answer is not a valid Azure response"},
-		"machine with a very long name is refused":   {`{"value":[{"id":"/subscriptions/` + goodSubscription + `/resourceGroups/sleepyx/providers/Microsoft.Compute/virtualMachines/` + strings.Repeat("a", maxNameBytes+1) + `"}]}`, "the answer is not a valid Azure response"},
-		"value outside the schema is refused":        {`{"value":"x"}`, "the answer is not a valid Azure response"},
+		"answer that is not JSON is refused":         {`<html>`, "the response is not a valid Azure response"},
+		"machine of another subscription is refused": {`{"value":[{"id":"/subscriptions/other/resourceGroups/sleepyx/providers/Microsoft.Compute/virtualMachines/a"}]}`, "the response is not a valid Azure response"},
+		"machine without an id is refused":           {`{"value":[{}]}`, "the response is not a valid Azure response"},
+		"machine with an invalid id is refused":      {`{"value":[{"id":"x"}]}`, "the response is not a valid Azure response"},
+		"machine with a very long name is refused":   {`{"value":[{"id":"/subscriptions/` + goodSubscription + `/resourceGroups/sleepyx/providers/Microsoft.Compute/virtualMachines/` + strings.Repeat("a", maxNameBytes+1) + `"}]}`, "the response is not a valid Azure response"},
+		"value outside the schema is refused":        {`{"value":"x"}`, "the response is not a valid Azure response"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cloud := startAzure(t)
@@ -197,7 +197,7 @@ func TestTheOwnClientBoundsAnswers(t *testing.T) {
 	}
 	cloud.actuator = New(Options{HTTPClient: httpguard.NewClient(cloud.client().Transport, maxAnswerBytes, 0), Attempts: 1})
 	_, err := cloud.actuator.Observe(t.Context(), cloud.newCluster().Target())
-	if actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), "the answer is larger than allowed") {
+	if actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), "the response is larger than allowed") {
 		t.Errorf("found %v, want its answer to be larger than allowed", err)
 	}
 }

@@ -50,7 +50,7 @@ func (c *accountClient) explainError(operation string, err error) error {
 	code, message = c.scrub(code), c.scrub(message)
 	switch {
 	case class == actuator.Unreachable:
-		return unreachableErrorf(operation, "the API answers with status %d", answer.StatusCode)
+		return unreachableErrorf(operation, "the API responds with status %d", answer.StatusCode)
 	case onebyone.IsOfMachine(class) && (operation == deallocate || operation == start):
 		return &onebyone.RefusedError{Class: class, Code: code, Message: message}
 	default:
@@ -89,7 +89,7 @@ func readError(answer *azcore.ResponseError) (code, message string) {
 // explainLogin converts the error of a login that returned no token.
 func (c *accountClient) explainLogin(failed *azidentity.AuthenticationFailedError) error {
 	if failed.RawResponse == nil {
-		return unreachableErrorf("login", "the API does not answer, or the answer is not a valid Azure response")
+		return unreachableErrorf("login", "the API does not respond, or the response is not a valid Azure response")
 	}
 	status := failed.RawResponse.StatusCode
 	var content struct {
@@ -103,7 +103,7 @@ func (c *accountClient) explainLogin(failed *azidentity.AuthenticationFailedErro
 	case status == http.StatusTooManyRequests:
 		return &actuator.Error{Class: actuator.Throttled, Message: "login: Azure limits the rate of logins and refused this one", RetryAfter: readRetryAfter(failed.RawResponse)}
 	case status >= http.StatusInternalServerError || content.Error == "":
-		return unreachableErrorf("login", "the API answers with status %d", status)
+		return unreachableErrorf("login", "the API responds with status %d", status)
 	}
 	// The rest of the description differs at each login.
 	description, _, _ := strings.Cut(content.Description, "Trace ID:")
@@ -113,15 +113,15 @@ func (c *accountClient) explainLogin(failed *azidentity.AuthenticationFailedErro
 // explainMissingAnswer converts the error of a call that received no valid response from the API.
 func explainMissingAnswer(operation string, err error) error {
 	if foreign, ok := errors.AsType[*foreignHostError](err); ok {
-		return unreachableErrorf(operation, "the answer contains a URL outside Azure: %.100s", foreign.host)
+		return unreachableErrorf(operation, "the response contains a URL outside Azure: %.100s", foreign.host)
 	}
 	_, notSent := errors.AsType[*url.Error](err)
 	_, broken := errors.AsType[net.Error](err)
 	// Users only need to know that the cloud does not respond, regardless of the cause.
 	if notSent || broken || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return unreachableErrorf(operation, "the API does not answer")
+		return unreachableErrorf(operation, "the API does not respond")
 	}
-	return unreachableErrorf(operation, "the answer is not a valid Azure response")
+	return unreachableErrorf(operation, "the response is not a valid Azure response")
 }
 
 func unreachableErrorf(operation, format string, args ...any) error {

@@ -121,7 +121,7 @@ func readPages[P any](ctx context.Context, c *accountClient, operation string, p
 func (c *accountClient) addMachines(l machineListing, page []*armcompute.VirtualMachine) error {
 	for _, vm := range page {
 		if vm == nil {
-			return unreachableErrorf(list, "the answer is not a valid Azure response")
+			return unreachableErrorf(list, "the response is not a valid Azure response")
 		}
 		id, err := c.parseResourceID(list, vm.ID)
 		if err != nil {
@@ -151,11 +151,11 @@ func (c *accountClient) addMachines(l machineListing, page []*armcompute.Virtual
 // parseResourceID parses the ID of a resource of the subscription.
 func (c *accountClient) parseResourceID(operation string, text *string) (*arm.ResourceID, error) {
 	if text == nil {
-		return nil, unreachableErrorf(operation, "the answer is not a valid Azure response")
+		return nil, unreachableErrorf(operation, "the response is not a valid Azure response")
 	}
 	id, err := arm.ParseResourceID(*text)
 	if err != nil || len(id.Name) > maxNameBytes || !strings.EqualFold(id.SubscriptionID, c.subscription) {
-		return nil, unreachableErrorf(operation, "the answer is not a valid Azure response")
+		return nil, unreachableErrorf(operation, "the response is not a valid Azure response")
 	}
 	return id, nil
 }
@@ -221,7 +221,7 @@ func powerStateOf(vm *armcompute.VirtualMachine) (state actuator.MachineState, h
 func (c *accountClient) callWithTimeout(ctx context.Context, operation string, do func(context.Context) error) error {
 	return cloudrest.CallWithTimeout(ctx, c.timeout, do, func(err error) error {
 		if errors.Is(err, httpguard.ErrAnswerTooLarge) {
-			return unreachableErrorf(operation, "the answer is larger than allowed")
+			return unreachableErrorf(operation, "the response is larger than allowed")
 		}
 		return c.explainError(operation, err)
 	})

@@ -42,7 +42,7 @@ func (c *accountClient) listScaleSets(ctx context.Context, l machineListing) err
 func (c *accountClient) addScaleSets(l machineListing, page []*armcompute.VirtualMachineScaleSet) error {
 	for _, set := range page {
 		if set == nil {
-			return unreachableErrorf(scaleSetRead, "the answer is not a valid Azure response")
+			return unreachableErrorf(scaleSetRead, "the response is not a valid Azure response")
 		}
 		id, err := c.parseResourceID(scaleSetRead, set.ID)
 		if err != nil {

@@ -35,7 +35,7 @@ func TestHangingBMCDoesNotDelayOthers(t *testing.T) {
 			expectNote := func() {
 				t.Helper()
 				machines, err := room.actuator.Observe(t.Context(), c.Target())
-				if err != nil || len(machines) != 4 || machines[1].State != actuator.Starting || !strings.Contains(machines[1].Note, "does not answer") {
+				if err != nil || len(machines) != 4 || machines[1].State != actuator.Starting || !strings.Contains(machines[1].Note, "does not respond") {
 					t.Fatalf("found %+v and error %v, want the second machine to be neither on nor off, and why", machines, err)
 				}
 			}
@@ -49,7 +49,7 @@ func TestHangingBMCDoesNotDelayOthers(t *testing.T) {
 			expectNote()
 			err := room.actuator.Stop(t.Context(), c.Target(), ids)
 			known, ok := errors.AsType[*actuator.Error](err)
-			if !ok || known.Class != actuator.Unreachable || !slices.Equal(known.RefusedIDs, ids[1:2]) || known.Message != "stop machines: "+ids[1]+": its BMC does not answer; check its address and the network" {
+			if !ok || known.Class != actuator.Unreachable || !slices.Equal(known.RefusedIDs, ids[1:2]) || known.Message != "stop machines: "+ids[1]+": its BMC does not respond; check its address and the network" {
 				t.Errorf("found %v, want an error of %s only", err, ids[1])
 			}
 			c.Settle(t)

@@ -130,7 +130,7 @@ func explainCode(order string, code byte) error {
 	case codeDenied:
 		return explainIPMI(errPrivilegeDenied)
 	case codeNotNow:
-		return &actuator.Error{Class: class, Message: "its BMC cannot " + order + " in its present state"}
+		return &actuator.Error{Class: class, Message: "its BMC cannot " + order + " in the present state of the machine"}
 	case codeUnspecified:
 		return &actuator.Error{Class: class, Message: "its BMC reported an unspecified error"}
 	case codeUnknown:
@@ -170,5 +170,5 @@ func (e *silenceError) Error() string { return e.known.Error() }
 func (e *silenceError) Unwrap() error { return e.known }
 
 func noAnswer() error {
-	return &silenceError{&actuator.Error{Class: actuator.Unreachable, Message: "its BMC does not answer; check its address and the network"}}
+	return &silenceError{&actuator.Error{Class: actuator.Unreachable, Message: "its BMC does not respond; check its address and the network"}}
 }

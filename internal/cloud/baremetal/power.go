@@ -40,7 +40,7 @@ func chooseStop(seen actuator.MachineState, toldFor time.Duration) (powerOrder, 
 	case actuator.Stopped, actuator.Stopping:
 		return noOrder, nil
 	case actuator.Starting:
-		return noOrder, &actuator.Error{Class: actuator.WrongState, Message: "it is starting, and is stopped once it runs"}
+		return noOrder, &actuator.Error{Class: actuator.WrongState, Message: "the machine is starting, and is stopped once it runs"}
 	case actuator.Running:
 	}
 	if toldFor >= cutPowerAfter {
@@ -55,7 +55,7 @@ func chooseStart(seen actuator.MachineState, isPending bool) (powerOrder, error)
 	case seen == actuator.Stopped:
 		return turnOn, nil
 	case seen == actuator.Stopping, seen == actuator.Running && isPending:
-		return noOrder, &actuator.Error{Class: actuator.WrongState, Message: "it is shutting down, and is started once it is off"}
+		return noOrder, &actuator.Error{Class: actuator.WrongState, Message: "the machine is shutting down, and is started once it is off"}
 	default:
 		return noOrder, nil
 	}

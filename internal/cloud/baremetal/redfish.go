@@ -142,7 +142,7 @@ func (c *redfishController) send(ctx context.Context, method, path string, body,
 	text, err := io.ReadAll(answer.Body)       // The transport limits the size of the response.
 	switch {
 	case err != nil:
-		return fmt.Errorf("read the answer: %w", err)
+		return fmt.Errorf("read the response: %w", err)
 	case answer.StatusCode >= http.StatusMultipleChoices:
 		return readFailure(answer, text)
 	case result == nil || json.Unmarshal(text, result) == nil:
@@ -187,7 +187,7 @@ func (c *redfishController) explainError(order string, err error) error {
 	case isUnverified && unverified != nil:
 		return actuator.Errorf(actuator.CredentialsInvalid, "the certificate of its BMC is not signed by %s in the credentials Secret, or not valid for its address: correct them", authorityKey)
 	case errors.Is(err, httpguard.ErrAnswerTooLarge):
-		return &actuator.Error{Class: actuator.Unreachable, Message: "the answer of its BMC is larger than allowed"}
+		return &actuator.Error{Class: actuator.Unreachable, Message: "the response of its BMC is larger than allowed"}
 	case errors.Is(err, httpguard.ErrAddressDenied):
 		return actuator.Errorf(actuator.Other, "%s", httpguard.ErrAddressDenied)
 	case errors.Is(err, errNotRedfish):

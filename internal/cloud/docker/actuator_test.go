@@ -259,15 +259,15 @@ func TestMessagesOfAListedEngineAreShown(t *testing.T) {
 func TestHostileAnswersAreCut(t *testing.T) {
 	const id = "0123456789ab"
 	for name, row := range map[string]struct{ answer, want string }{
-		"answer that is not JSON is refused":                  {`<html>`, "the answer is not a valid response from a Docker or Podman engine"},
-		"answer that is not a list is refused":                {`{"Id":"x"}`, "the answer is not a valid response from a Docker or Podman engine"},
-		"container without an id is refused":                  {`[{}]`, "the answer is not a valid response from a Docker or Podman engine"},
-		"container id with a path traversal is refused":       {`[{"Id":"../../images/json"}]`, "the answer is not a valid response from a Docker or Podman engine"},
-		"id above the maximum length is refused":              {`[{"Id":"` + strings.Repeat("a", 65) + `"}]`, "the answer is not a valid response from a Docker or Podman engine"},
-		"truncated list is refused":                           {`[{"Id":"` + id + `"},`, "the answer is not a valid response from a Docker or Podman engine"},
-		"list without an end is refused":                      {`[{"Id":"` + id + `"}`, "the answer is not a valid response from a Docker or Podman engine"},
+		"answer that is not JSON is refused":                  {`<html>`, "the response is not from a Docker or Podman engine"},
+		"answer that is not a list is refused":                {`{"Id":"x"}`, "the response is not from a Docker or Podman engine"},
+		"container without an id is refused":                  {`[{}]`, "the response is not from a Docker or Podman engine"},
+		"container id with a path traversal is refused":       {`[{"Id":"../../images/json"}]`, "the response is not from a Docker or Podman engine"},
+		"id above the maximum length is refused":              {`[{"Id":"` + strings.Repeat("a", 65) + `"}]`, "the response is not from a Docker or Podman engine"},
+		"truncated list is refused":                           {`[{"Id":"` + id + `"},`, "the response is not from a Docker or Podman engine"},
+		"list without an end is refused":                      {`[{"Id":"` + id + `"}`, "the response is not from a Docker or Podman engine"},
 		"list of more containers than the maximum is refused": {`[` + strings.Repeat(`{"Id":"`+id+`"},`, maxContainers) + `{"Id":"` + id + `"}]`, "the list has more than 10000 containers"},
-		"answer above the maximum size is refused":            {`[{"Id":"` + id + `","Command":"` + strings.Repeat("x", maxAnswerBytes) + `"}]`, "the answer is larger than allowed"},
+		"answer above the maximum size is refused":            {`[{"Id":"` + id + `","Command":"` + strings.Repeat("x", maxAnswerBytes) + `"}]`, "the response is larger than allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			engine := startEngine(t)

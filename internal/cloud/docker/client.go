@@ -112,7 +112,7 @@ func (c *engineClient) send(ctx context.Context, method, path string, query url.
 	case answer.StatusCode >= http.StatusMultipleChoices:
 		content, err := io.ReadAll(answer.Body) // The transport limits the size of the response.
 		if err != nil {
-			return fmt.Errorf("read the answer: %w", err)
+			return fmt.Errorf("read the response: %w", err)
 		}
 		return readFailure(answer, content)
 	case read == nil:

@@ -23,7 +23,7 @@ import (
 )
 
 var (
-	errNotAnEngine = errors.New("the answer is not a valid response from a Docker or Podman engine")
+	errNotAnEngine = errors.New("the response is not from a Docker or Podman engine")
 	errListTooLong = errors.New("the list has more containers than allowed")
 )
 
@@ -69,7 +69,7 @@ func (c *engineClient) explainError(operation string, err error) error {
 	class := classOf(operation, failure)
 	switch {
 	case class == actuator.Unreachable:
-		return unreachableErrorf(operation, "the engine answers with status %d", failure.status)
+		return unreachableErrorf(operation, "the engine responds with status %d", failure.status)
 	case onebyone.IsOfMachine(class) && operation != list:
 		return &onebyone.RefusedError{Class: class, Code: "status " + strconv.Itoa(failure.status), Message: c.describe(failure)}
 	default:
@@ -96,20 +96,20 @@ func explainMissingAnswer(operation string, err error) error {
 	unverified, isUnverified := errors.AsType[*tls.CertificateVerificationError](err)
 	switch {
 	case errors.Is(err, httpguard.ErrAnswerTooLarge):
-		return unreachableErrorf(operation, "the answer is larger than allowed")
+		return unreachableErrorf(operation, "the response is larger than allowed")
 	case errors.Is(err, httpguard.ErrAddressDenied):
 		return actuator.Errorf(actuator.Other, "%s: %s", operation, httpguard.ErrAddressDenied)
 	case errors.Is(err, errListTooLong):
 		return unreachableErrorf(operation, "the list has more than %d containers", maxContainers)
 	case errors.Is(err, errNotAnEngine):
-		return unreachableErrorf(operation, "the answer is not a valid response from a Docker or Podman engine")
+		return unreachableErrorf(operation, "the response is not from a Docker or Podman engine")
 	case isAboutOwnCertificate(err):
 		return actuator.Errorf(actuator.CredentialsInvalid, "%s: the engine rejects the certificate: correct %s and %s in the credentials Secret", operation, certificateKey, privateKeyKey)
 	case isUnverified && unverified != nil:
 		return actuator.Errorf(actuator.CredentialsInvalid, "%s: the engine's certificate is not signed by %s in the credentials Secret, or not valid for this address: correct them%s",
 			operation, authorityKey, describeCertificate(unverified.Err))
 	default:
-		return unreachableErrorf(operation, "the engine does not answer")
+		return unreachableErrorf(operation, "the engine does not respond")
 	}
 }
 

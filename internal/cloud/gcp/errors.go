@@ -30,7 +30,7 @@ func (c *projectAccount) explainError(operation string, err error) error {
 	reason, message = cloudrest.Scrub(reason, c.secret), cloudrest.Scrub(message, c.secret)
 	switch {
 	case class == actuator.Unreachable:
-		return unreachableErrorf(operation, "the API answers with status %d", refusal.Status)
+		return unreachableErrorf(operation, "the API responds with status %d", refusal.Status)
 	case isLocalSSD(message) && operation == stop:
 		return &onebyone.RefusedError{Class: actuator.Other, Code: "localSSD", Message: "Google Cloud does not stop instances with local SSDs without a decision about " +
 			"their data: set spec.platform.gcp.discardLocalSsdOnHibernate to true, which loses the data, or to false, which keeps it"}

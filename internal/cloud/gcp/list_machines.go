@@ -154,19 +154,19 @@ func filterOf(infraIDs []string) string {
 // addPage assigns the instances of a page to the wanted clusters, and returns the number of instances on the page.
 func (c *projectAccount) addPage(found map[string][]actuator.Machine, claims groupClaims, page instancePage, infraIDs []string) (int, error) {
 	if len(page.Unreachables) > 0 {
-		return 0, unreachableErrorf(list, "some of its zones do not answer, such as %.100q", page.Unreachables[0])
+		return 0, unreachableErrorf(list, "some zones of the project do not respond, such as %.100q", page.Unreachables[0])
 	}
 	count := 0
 	for scope, items := range page.Items {
 		if items.Warning != nil && items.Warning.Code != emptyScope {
-			return 0, unreachableErrorf(list, "the answer for %.100q has the warning %.60q", scope, items.Warning.Code)
+			return 0, unreachableErrorf(list, "the response for %.100q has the warning %.60q", scope, items.Warning.Code)
 		}
 		count += len(items.Instances)
 		zone, isZone := strings.CutPrefix(scope, "zones/")
 		for i := range items.Instances {
 			name := machineName{zone, items.Instances[i].Name}
 			if !isZone || !isResourceName(name.zone) || !isResourceName(name.name) {
-				return 0, unreachableErrorf(list, "the answer is not a valid Compute Engine response")
+				return 0, unreachableErrorf(list, "the response is not a valid Compute Engine response")
 			}
 			owner := ownerOf(&items.Instances[i], infraIDs)
 			if owner == "" {

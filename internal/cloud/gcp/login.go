@@ -33,7 +33,7 @@ func (a *Actuator) fetchToken(ctx context.Context, account serviceAccount) (clou
 		return cloudrest.AccessToken{}, explainLogin(ctx, account, err)
 	}
 	if token.AccessToken == "" || token.Expiry.IsZero() {
-		return cloudrest.AccessToken{}, unreachableErrorf(login, "the answer has no token")
+		return cloudrest.AccessToken{}, unreachableErrorf(login, "the response contains no token")
 	}
 	return cloudrest.AccessToken{Value: token.AccessToken, Expires: token.Expiry}, nil
 }
@@ -63,7 +63,7 @@ func explainLogin(ctx context.Context, account serviceAccount, err error) error 
 	case class == actuator.Throttled:
 		return &actuator.Error{Class: class, Message: "login: Google Cloud limits the rate of logins and refused this one", RetryAfter: refusal.RetryAfter()}
 	case class == actuator.Unreachable || content.Error == "":
-		return unreachableErrorf(login, "the API answers with status %d", refusal.Status)
+		return unreachableErrorf(login, "the API responds with status %d", refusal.Status)
 	default:
 		return actuator.Errorf(actuator.CredentialsInvalid, "login: %s: %s",
 			cloudrest.Scrub(content.Error, account.PrivateKey), cloudrest.Scrub(content.Description, account.PrivateKey))

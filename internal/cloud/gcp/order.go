@@ -93,7 +93,7 @@ func (c *projectAccount) StartMachine(ctx context.Context, id string) error {
 	case taken.hasEnded():
 		return c.explainOrder(start, &taken)
 	case !isOrderName(taken.Name):
-		return unreachableErrorf(start, "the answer is not a valid Compute Engine response")
+		return unreachableErrorf(start, "the response is not a valid Compute Engine response")
 	}
 	c.starts.Remember(m.id(), taken.Name)
 	return c.followStart(ctx, m, taken.Name)

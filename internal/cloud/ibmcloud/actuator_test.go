@@ -185,12 +185,12 @@ func TestMachinesAreDescribed(t *testing.T) {
 func TestHostileAnswersAreCut(t *testing.T) {
 	for name, row := range map[string]struct{ answer, want string }{
 		"endless pages are refused":                          {`{"next":{"href":"https://eu-de.iaas.cloud.ibm.com/v1/instances?start=again"}}`, "more pages or instances than allowed"},
-		"next page without a start is refused":               {`{"next":{"href":"https://evil.example.com/"}}`, "the answer is not a valid IBM Cloud VPC response"},
-		"answer that is not JSON is refused":                 {`<html>`, "the answer is not the JSON that the API returns"},
-		"list that is not a list is refused":                 {`{"instances":"x"}`, "the answer is not the JSON that the API returns"},
-		"instance without an id is refused":                  {`{"instances":[{}]}`, "the answer is not a valid IBM Cloud VPC response"},
-		"instance id with a path traversal is refused":       {`{"instances":[{"id":"../keys"}]}`, "the answer is not a valid IBM Cloud VPC response"},
-		"name above the maximum length is refused":           {`{"instances":[{"id":"a","name":"` + strings.Repeat("a", maxNameBytes+1) + `"}]}`, "the answer is not a valid IBM Cloud VPC response"},
+		"next page without a start is refused":               {`{"next":{"href":"https://evil.example.com/"}}`, "the response is not a valid IBM Cloud VPC response"},
+		"answer that is not JSON is refused":                 {`<html>`, "the response is not the JSON that the API returns"},
+		"list that is not a list is refused":                 {`{"instances":"x"}`, "the response is not the JSON that the API returns"},
+		"instance without an id is refused":                  {`{"instances":[{}]}`, "the response is not a valid IBM Cloud VPC response"},
+		"instance id with a path traversal is refused":       {`{"instances":[{"id":"../keys"}]}`, "the response is not a valid IBM Cloud VPC response"},
+		"name above the maximum length is refused":           {`{"instances":[{"id":"a","name":"` + strings.Repeat("a", maxNameBytes+1) + `"}]}`, "the response is not a valid IBM Cloud VPC response"},
 		"answer above the maximum size of a page is refused": {strings.Repeat(" ", 9<<20), "larger than allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -29,7 +29,7 @@ func (c *regionAccount) explainError(operation string, err error) error {
 	code, message = cloudrest.Scrub(code, c.secret), cloudrest.Scrub(message, c.secret)
 	switch {
 	case class == actuator.Unreachable:
-		return unreachableErrorf(operation, "the API answers with status %d", refusal.Status)
+		return unreachableErrorf(operation, "the API responds with status %d", refusal.Status)
 	case onebyone.IsOfMachine(class) && (operation == stop || operation == start):
 		return &onebyone.RefusedError{Class: class, Code: code, Message: message}
 	default:

@@ -109,7 +109,7 @@ func (c *regionAccount) ListMachines(ctx context.Context, infraIDs []string) (ma
 		// Only the start parameter of the next page's URL is used, so the token is never sent elsewhere.
 		next, err := url.Parse(page.Next.HRef)
 		if err != nil || next.Query().Get("start") == "" {
-			return nil, unreachableErrorf(list, "the answer is not a valid IBM Cloud VPC response")
+			return nil, unreachableErrorf(list, "the response is not a valid IBM Cloud VPC response")
 		}
 		query.Set("start", next.Query().Get("start"))
 	}
@@ -124,7 +124,7 @@ func addPage(found map[string][]actuator.Machine, page []vpcInstance, infraIDs [
 	for i := range page {
 		vm := &page[i]
 		if !isInstanceID(vm.ID) || len(vm.Name) > maxNameBytes {
-			return unreachableErrorf(list, "the answer is not a valid IBM Cloud VPC response")
+			return unreachableErrorf(list, "the response is not a valid IBM Cloud VPC response")
 		}
 		if vm.Status == "deleting" {
 			continue

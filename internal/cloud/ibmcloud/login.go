@@ -41,7 +41,7 @@ func (a *Actuator) fetchToken(ctx context.Context, apiKey string) (cloudrest.Acc
 	}
 	life := time.Duration(min(answer.ExpiresIn, int64(maxTokenLife/time.Second))) * time.Second
 	if answer.AccessToken == "" || life <= 0 {
-		return cloudrest.AccessToken{}, unreachableErrorf(login, "the answer has no token")
+		return cloudrest.AccessToken{}, unreachableErrorf(login, "the response contains no token")
 	}
 	return cloudrest.AccessToken{Value: answer.AccessToken, Expires: a.options.Clock.Now().Add(life)}, nil
 }
@@ -64,7 +64,7 @@ func explainLogin(ctx context.Context, apiKey string, err error) error {
 	case class == actuator.Throttled:
 		return &actuator.Error{Class: class, Message: "login: IBM Cloud limits the rate of logins and refused this one", RetryAfter: refusal.RetryAfter()}
 	case class == actuator.Unreachable || content.Code == "":
-		return unreachableErrorf(login, "the API answers with status %d", refusal.Status)
+		return unreachableErrorf(login, "the API responds with status %d", refusal.Status)
 	default:
 		return actuator.Errorf(actuator.CredentialsInvalid, "login: %s: %s", cloudrest.Scrub(content.Code, apiKey), cloudrest.Scrub(content.Message, apiKey))
 	}

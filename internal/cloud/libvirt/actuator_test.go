@@ -272,7 +272,7 @@ func TestSilentDaemonIsUnreachable(t *testing.T) {
 	}
 	impatient := New(Options{Endpoints: daemon.actuator.options.Endpoints, CallTimeout: time.Second})
 	found, err := impatient.Observe(t.Context(), c.Target())
-	if actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), "does not answer") || len(found) > 0 {
+	if actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), "does not respond") || len(found) > 0 {
 		t.Errorf("found %v and %v, want class %q", found, err, actuator.Unreachable)
 	}
 }

@@ -32,9 +32,9 @@ const (
 )
 
 var (
-	errAnswerTooLarge     = errors.New("the answer is larger than allowed")
+	errAnswerTooLarge     = errors.New("the response is larger than allowed")
 	errCertificateRefused = errors.New("the daemon rejects the certificate")
-	errSilent             = errors.New("the daemon does not answer")
+	errSilent             = errors.New("the daemon does not respond")
 )
 
 // connection is a connection to a daemon. Several calls may be in progress, and the daemon answers them in any order.

@@ -123,15 +123,15 @@ func explainMissingAnswer(operation string, err error) error {
 	case isUnknownServer:
 		return unreachableErrorf(operation, "the daemon's certificate is not valid for this host, or not signed by "+authorityKey)
 	case errors.Is(err, errAnswerTooLarge):
-		return unreachableErrorf(operation, "the answer is larger than allowed")
+		return unreachableErrorf(operation, "the response is larger than allowed")
 	case errors.Is(err, errListTooLong):
 		return unreachableErrorf(operation, "the list has more domains than allowed")
 	case errors.Is(err, errNotLibvirt), isPlain:
-		return unreachableErrorf(operation, "the answer is not a valid libvirt response")
+		return unreachableErrorf(operation, "the response is not a valid libvirt response")
 	case errors.Is(err, httpguard.ErrAddressDenied):
 		return actuator.Errorf(actuator.Other, "%s: %s", operation, httpguard.ErrAddressDenied)
 	default:
-		return unreachableErrorf(operation, "the daemon does not answer")
+		return unreachableErrorf(operation, "the daemon does not respond")
 	}
 }
 

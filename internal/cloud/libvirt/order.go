@@ -57,7 +57,7 @@ func (c *connection) requirePersistence(ctx context.Context, ids []string) error
 	}
 	slices.Sort(transient)
 	const shown = 20
-	return actuator.Errorf(actuator.Other, "%s: transient domains disappear once they are off, so no domain is stopped: define them (virsh define) or take them out of the cluster: %s",
+	return actuator.Errorf(actuator.Other, "%s: transient domains disappear once they are off, so no domain is stopped: define them (virsh define) or remove them from the cluster: %s",
 		stop, strings.Join(transient[:min(shown, len(transient))], ", "))
 }
 
@@ -91,7 +91,7 @@ func (c *connection) stopDomain(ctx context.Context, id string, pending *pending
 		return c.ignoreAlreadyOff(ctx, d, err)
 	}
 	if pending.remember(c.place, d) {
-		return &onebyone.RefusedError{Class: actuator.Other, Code: "no reaction", Message: "the guest was asked to turn off minutes ago and still runs; it needs an ACPI daemon or the guest agent; Torpor never cuts the power, but virsh destroy does"}
+		return &onebyone.RefusedError{Class: actuator.Other, Code: "no reaction", Message: "the guest was asked to turn off minutes ago and still runs; the guest needs an ACPI daemon or the guest agent; Torpor never cuts the power, but virsh destroy does"}
 	}
 	return nil
 }

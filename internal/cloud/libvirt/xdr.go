@@ -8,7 +8,7 @@ import (
 )
 
 // errNotLibvirt means that a response does not follow libvirt's protocol.
-var errNotLibvirt = errors.New("the answer is not a valid libvirt response")
+var errNotLibvirt = errors.New("the response is not a valid libvirt response")
 
 // xdrWriter writes the subset of XDR (RFC 4506) that call arguments need.
 type xdrWriter struct{ content []byte }

@@ -270,11 +270,11 @@ func TestHostileAnswersAreCut(t *testing.T) {
 		"next page at another host is refused":       {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"http://evil.example.com/"}]}`, "contains a URL outside the cloud"},
 		"next page at another port is refused":       {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"http://127.0.0.1:1/"}]}`, "contains a URL outside the cloud"},
 		"endless pages are refused":                  {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"SERVER/compute/v2.1/servers/detail"}]}`, "more pages or servers than allowed"},
-		"answer that is not JSON is refused":         {`<html>`, "the answer is not a valid OpenStack response"},
-		"server without an id is refused":            {`{"servers":[{}]}`, "the answer is not a valid OpenStack response"},
-		"server id with a path traversal is refused": {`{"servers":[{"id":"../../os-keypairs"}]}`, "the answer is not a valid OpenStack response"},
-		"list that is not a list is refused":         {`{"servers":"x"}`, "the answer is not a valid OpenStack response"},
-		"id above the maximum length is refused":     {`{"servers":[{"id":"` + strings.Repeat("a", maxNameBytes+1) + `"}]}`, "the answer is not a valid OpenStack response"},
+		"answer that is not JSON is refused":         {`<html>`, "the response is not a valid OpenStack response"},
+		"server without an id is refused":            {`{"servers":[{}]}`, "the response is not a valid OpenStack response"},
+		"server id with a path traversal is refused": {`{"servers":[{"id":"../../os-keypairs"}]}`, "the response is not a valid OpenStack response"},
+		"list that is not a list is refused":         {`{"servers":"x"}`, "the response is not a valid OpenStack response"},
+		"id above the maximum length is refused":     {`{"servers":[{"id":"` + strings.Repeat("a", maxNameBytes+1) + `"}]}`, "the response is not a valid OpenStack response"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cloud := startOpenStack(t)
@@ -390,7 +390,7 @@ func TestCredentials(t *testing.T) {
 		"application credential without its secret is CredentialsMissing": {secret: replace("username", "application_credential_id"), class: actuator.CredentialsMissing, says: "application_credential_secret"},
 		"wrong password is CredentialsInvalid":                            {secret: replace(goodPassword, "hush"), class: actuator.CredentialsInvalid, says: "login: status 401 Unauthorized: The request you have made requires authentication for <hidden>"},
 		"unknown region is reported":                                      {secret: replace("region_name: here", "region_name: nowhere"), class: actuator.Other, says: `the region "nowhere"`},
-		"compute service that does not answer is Unreachable":             {secret: replace("region_name: here", "region_name: other"), class: actuator.Unreachable, says: "the API does not answer"},
+		"compute service that does not answer is Unreachable":             {secret: replace("region_name: here", "region_name: other"), class: actuator.Unreachable, says: "the API does not respond"},
 		"verify: false is CredentialsInvalid":                             {secret: cloud.credentials("    verify: false\n"), class: actuator.CredentialsInvalid, says: "verify: false"},
 		"cacert outside the Secret is CredentialsInvalid":                 {secret: cloud.credentials("    cacert: /etc/passwd\n"), class: actuator.CredentialsInvalid, says: "reads no files"},
 		"cacert without certificates is CredentialsInvalid":               {secret: cloud.credentials("    cacert: " + mountedSecret + "ca.pem\n"), class: actuator.CredentialsInvalid, says: `the key "ca.pem" of the Secret`},

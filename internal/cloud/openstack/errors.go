@@ -22,7 +22,7 @@ import (
 )
 
 var (
-	errNotOpenStack = errors.New("the answer is not a valid OpenStack response")
+	errNotOpenStack = errors.New("the response is not a valid OpenStack response")
 	errListTooLong  = errors.New("the list has more pages or servers than allowed")
 )
 
@@ -57,7 +57,7 @@ func (c *projectClient) explainError(operation string, err error) error {
 	class, message := classOf(operation, answer), c.describe(answer)
 	switch {
 	case class == actuator.Unreachable:
-		return c.unreachableErrorf(operation, "the API answers with status %d", answer.Actual)
+		return c.unreachableErrorf(operation, "the API responds with status %d", answer.Actual)
 	case onebyone.IsOfMachine(class) && operation != list:
 		return &onebyone.RefusedError{Class: class, Code: "status " + strconv.Itoa(answer.Actual), Message: message}
 	default:
@@ -77,7 +77,7 @@ func (c *projectClient) explainLogin(err error) error {
 	case classOf(login, answer) == actuator.Throttled:
 		return &actuator.Error{Class: actuator.Throttled, Message: "login: the cloud limits the rate of logins and refused this one", RetryAfter: cloudrest.ReadRetryAfter(answer.ResponseHeader)}
 	default:
-		return c.unreachableErrorf(login, "the API answers with status %d", answer.Actual)
+		return c.unreachableErrorf(login, "the API responds with status %d", answer.Actual)
 	}
 }
 
@@ -89,17 +89,17 @@ func (c *projectClient) explainMissingAnswer(operation string, err error) error 
 	wrong, isWrongType := errors.AsType[*json.UnmarshalTypeError](err)
 	switch {
 	case errors.Is(err, errForeignHost):
-		return c.unreachableErrorf(operation, "the answer contains a URL outside the cloud")
+		return c.unreachableErrorf(operation, "the response contains a URL outside the cloud")
 	case errors.Is(err, httpguard.ErrAnswerTooLarge):
-		return c.unreachableErrorf(operation, "the answer is larger than allowed")
+		return c.unreachableErrorf(operation, "the response is larger than allowed")
 	case errors.Is(err, errListTooLong):
 		return c.unreachableErrorf(operation, "the list has more pages or servers than allowed")
 	case errors.Is(err, httpguard.ErrAddressDenied):
 		return actuator.Errorf(actuator.Other, "%s: %s", operation, httpguard.ErrAddressDenied)
 	case errors.Is(err, errNotOpenStack), isSyntax && syntax != nil, isWrongType && wrong != nil:
-		return c.unreachableErrorf(operation, "the answer is not a valid OpenStack response")
+		return c.unreachableErrorf(operation, "the response is not a valid OpenStack response")
 	default:
-		return c.unreachableErrorf(operation, "the API does not answer")
+		return c.unreachableErrorf(operation, "the API does not respond")
 	}
 }
 

@@ -84,7 +84,7 @@ func (c *projectClient) unshelveServer(ctx context.Context, compute *gophercloud
 	if c.unshelved.Find(id) != "" {
 		c.unshelved.ForgetMachine(id)
 		return &onebyone.RefusedError{
-			Class: actuator.NoCapacity, Code: "shelved again", Message: "the cloud accepted the order to unshelve the server but left it shelved: most likely it has no room for it",
+			Class: actuator.NoCapacity, Code: "shelved again", Message: "the cloud accepted the order to unshelve the server but left it shelved: most likely the cloud has no capacity for the server",
 		}
 	}
 	err := servers.Unshelve(ctx, compute, id, servers.UnshelveOpts{}).ExtractErr()

@@ -112,7 +112,7 @@ func Send(client RequestSender, request *http.Request, result any) error {
 	defer func() { _ = answer.Body.Close() }()
 	content, err := io.ReadAll(answer.Body) // The transport limits the size of the response.
 	if err != nil {
-		return fmt.Errorf("read the answer: %w", err)
+		return fmt.Errorf("read the response: %w", err)
 	}
 	if answer.StatusCode < http.StatusOK || answer.StatusCode >= http.StatusMultipleChoices {
 		return &StatusError{Status: answer.StatusCode, Header: answer.Header, Body: content}

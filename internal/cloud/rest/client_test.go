@@ -103,7 +103,7 @@ func TestCallsEnd(t *testing.T) {
 	t.Cleanup(func() { close(ended) }) // The handlers return before the server closes, because the server waits for them.
 	client, _ := newClient(time.Hour)
 	client.Timeout = 10 * time.Millisecond
-	if err := client.Call(t.Context(), http.MethodGet, url, nil, nil); err == nil || DescribeMissingAnswer(err) != "the API does not answer" {
+	if err := client.Call(t.Context(), http.MethodGet, url, nil, nil); err == nil || DescribeMissingAnswer(err) != "the API does not respond" {
 		t.Errorf("after its timeout: %v, want that it does not answer", err)
 	}
 	client.Timeout = time.Minute
@@ -119,10 +119,10 @@ func TestMissingAnswersAreDescribed(t *testing.T) {
 		err  error
 		want string
 	}{
-		"oversized answer is reported as too large":      {fmt.Errorf("read: %w", httpguard.ErrAnswerTooLarge), "the answer is larger than allowed"},
+		"oversized answer is reported as too large":      {fmt.Errorf("read: %w", httpguard.ErrAnswerTooLarge), "the response is larger than allowed"},
 		"denied address is reported":                     {fmt.Errorf("dial: %w", httpguard.ErrAddressDenied), httpguard.ErrAddressDenied.Error()},
-		"answer that is not JSON is reported as invalid": {ErrNotJSON, "the answer is not the JSON that the API returns"},
-		"unknown error is reported as a missing answer":  {errors.New("dial tcp 10.0.0.1:4711: refused"), "the API does not answer"},
+		"answer that is not JSON is reported as invalid": {ErrNotJSON, "the response is not the JSON that the API returns"},
+		"unknown error is reported as a missing answer":  {errors.New("dial tcp 10.0.0.1:4711: refused"), "the API does not respond"},
 	} {
 		if got := DescribeMissingAnswer(row.err); got != row.want {
 			t.Errorf("%s: found %q, want %q", name, got, row.want)

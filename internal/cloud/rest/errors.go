@@ -29,7 +29,7 @@ const (
 )
 
 // ErrNotJSON is returned if the response is not JSON, for example because it does not come from the API.
-var ErrNotJSON = errors.New("expected JSON of this API as the answer, found something else")
+var ErrNotJSON = errors.New("expected JSON of this API as the response, found other data")
 
 // StatusError is a response with a status that reports a failure.
 type StatusError struct {
@@ -71,13 +71,13 @@ func (r *StatusError) Describe(operation, code, message string) errortable.Found
 func DescribeMissingAnswer(err error) string {
 	switch {
 	case errors.Is(err, httpguard.ErrAnswerTooLarge):
-		return "the answer is larger than allowed"
+		return "the response is larger than allowed"
 	case errors.Is(err, httpguard.ErrAddressDenied):
 		return httpguard.ErrAddressDenied.Error()
 	case errors.Is(err, ErrNotJSON):
-		return "the answer is not the JSON that the API returns"
+		return "the response is not the JSON that the API returns"
 	default:
-		return "the API does not answer"
+		return "the API does not respond"
 	}
 }
 

@@ -77,7 +77,7 @@ func TestWorkersAreDrainedBeforeTheStop(t *testing.T) {
 	revoked := func(o *Observed) { o.API, o.IsAPIProblemLasting = Unreachable, true }
 	unlisted := func(o *Observed) { o.API, o.IsAPIForbidden = Unreachable, true }
 	secret := func(o *Observed) { o.Pods = WorkerPods{IsForbidden: true, Error: "pods cannot be read"} }
-	resting := func(o *Observed) { o.CordonError, o.IsCordonResting = "the server answers with 500", true }
+	resting := func(o *Observed) { o.CordonError, o.IsCordonResting = "the server responds with 500", true }
 	for name, row := range map[string]struct {
 		in   Observed
 		want expectedPlan

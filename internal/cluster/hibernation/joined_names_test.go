@@ -39,8 +39,8 @@ func TestJoinNames(t *testing.T) {
 }
 
 func TestMachineNamesIncludeTheirNotes(t *testing.T) {
-	o := Observed{Machines: []actuator.Machine{{ID: "b", Note: "its BMC does not answer"}, {ID: "a", Name: "worker"}, {ID: "c"}}}
-	if got, want := o.machineNames([]string{"a", "b"}), "b: its BMC does not answer, worker (a)"; got != want {
+	o := Observed{Machines: []actuator.Machine{{ID: "b", Note: "its BMC does not respond"}, {ID: "a", Name: "worker"}, {ID: "c"}}}
+	if got, want := o.machineNames([]string{"a", "b"}), "b: its BMC does not respond, worker (a)"; got != want {
 		t.Errorf("expected %q, found %q", want, got)
 	}
 }

@@ -128,7 +128,7 @@ func median(times []time.Duration) time.Duration {
 
 func (h *clusterHub) hostileClusters(t *testing.T) map[string]hostileCluster {
 	t.Helper()
-	const tooLarge, tooMany = "the server's answer is larger than allowed", "more pages or items than allowed"
+	const tooLarge, tooMany = "the server's response is larger than allowed", "more pages or items than allowed"
 	bomb := compressBlanks(t, 100<<20)
 	stranger := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("expected no request to another host, found %s %s with %q", r.Method, r.URL, r.Header.Get("Authorization"))
@@ -193,10 +193,10 @@ func (h *clusterHub) hostileClusters(t *testing.T) map[string]hostileCluster {
 		"cloud-endless-body": {endpoint: cloud(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, `<DescribeInstancesResponse><nextToken>`)
 			writeUntilRefused(w, "A")
-		}), says: "the answer is larger than allowed"},
+		}), says: "the response is larger than allowed"},
 		"cloud-redirect": {endpoint: cloud(func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, stranger.URL, http.StatusTemporaryRedirect)
-		}), says: "the API answers with a redirect, which Torpor does not follow"},
+		}), says: "the API responds with a redirect, which Torpor does not follow"},
 		"cloud-metadata": {endpoint: "http://169.254.169.254", says: "link-local"},
 		"cloud-words": {endpoint: cloud(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusForbidden)

@@ -182,7 +182,7 @@ func unobservableClouds(throttled, refusing *testenv.CloudServer, closedPort str
 		},
 		"endpoint has no server": {
 			make: key("endpoint_url", closedPort),
-			want: unknownConditions(hivev1.CloudUnreachableReason, "127.0.0.1 in region local-1: the API does not answer; check the region, the endpoint and the network"),
+			want: unknownConditions(hivev1.CloudUnreachableReason, "127.0.0.1 in region local-1: the API does not respond; check the region, the endpoint and the network"),
 		},
 		"endpoint is malformed": {
 			make: key("endpoint_url", "not a URL"),

@@ -16,7 +16,7 @@ func explainCloudError(err error) *hibernation.ObservationError {
 		return &hibernation.ObservationError{Class: e.Class, Message: e.Message + adviceFor(e.Class)}
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return &hibernation.ObservationError{Class: actuator.Unreachable, Message: "The cloud did not answer in time"}
+		return &hibernation.ObservationError{Class: actuator.Unreachable, Message: "The cloud did not respond in time"}
 	}
 	return &hibernation.ObservationError{Class: actuator.Other, Message: "The request to the cloud failed with an unknown error"}
 }

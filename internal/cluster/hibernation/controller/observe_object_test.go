@@ -263,7 +263,7 @@ func TestCloudErrorsHideSecrets(t *testing.T) {
 		},
 		"timeout is reported as unreachable": {
 			context.DeadlineExceeded,
-			hibernation.ObservationError{Class: actuator.Unreachable, Message: "The cloud did not answer in time"},
+			hibernation.ObservationError{Class: actuator.Unreachable, Message: "The cloud did not respond in time"},
 		},
 		"error from another source is not shown": {
 			errors.New("password is hunter2"),

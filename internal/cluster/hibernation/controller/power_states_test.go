@@ -24,7 +24,7 @@ import (
 )
 
 // busyServer is the reported error of an overloaded API server, as on a busy machine.
-const busyServer = "the server answers with 500"
+const busyServer = "the server responds with 500"
 
 const machineLatency = 300 * time.Millisecond
 

@@ -198,7 +198,7 @@ func (c *ClusterClient) discardAnswer(ctx context.Context, request *rest.Request
 	// One byte more than allowed is read to detect an oversized response.
 	n, err := io.Copy(io.Discard, io.LimitReader(body, maxProbeBytes+1))
 	if err != nil {
-		return fmt.Errorf("read the answer: %w", err)
+		return fmt.Errorf("read the response: %w", err)
 	}
 	if n > maxProbeBytes {
 		return httpguard.ErrAnswerTooLarge

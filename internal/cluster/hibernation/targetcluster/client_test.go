@@ -120,7 +120,7 @@ func TestDescribeError(t *testing.T) {
 		"timeout":                             {&net.OpError{Op: "dial", Err: timeoutError{}}, "no answer in time"},
 		"unauthorized":                        {k8serrors.NewUnauthorized("token expired 12:00"), "the server refuses the credentials of the kubeconfig (401)"},
 		"forbidden":                           {k8serrors.NewForbidden(resource, "n", errors.New("no")), "the kubeconfig's user lacks a permission (403)"},
-		"server error":                        {k8serrors.NewInternalError(errors.New("etcd is gone")), "the server answers with 500"},
+		"server error":                        {k8serrors.NewInternalError(errors.New("etcd is gone")), "the server responds with 500"},
 		"unknown error":                       {errors.New("read tcp 127.0.0.1:5->127.0.0.1:6: reset"), "the connection fails"},
 		"refused kubeconfig":                  {errForeign, errForeign.Error()},
 		"unreadable kubeconfig":               {errUnreadable, errUnreadable.Error()},
@@ -155,9 +155,9 @@ func TestDescribeErrorOfRealConnections(t *testing.T) {
 		want    string
 	}{
 		"ready server":                                      {handler: answer(http.StatusOK), trust: true},
-		"server that is not ready":                          {handler: answer(http.StatusInternalServerError), trust: true, want: "the server answers with 500"},
+		"server that is not ready":                          {handler: answer(http.StatusInternalServerError), trust: true, want: "the server responds with 500"},
 		"server that refuses the credentials":               {handler: answer(http.StatusUnauthorized), trust: true, want: "the server refuses the credentials of the kubeconfig (401)"},
-		"server that redirects":                             {handler: answer(http.StatusFound), trust: true, want: "the server answers with a redirect (302), which is not followed"},
+		"server that redirects":                             {handler: answer(http.StatusFound), trust: true, want: "the server responds with a redirect (302), which is not followed"},
 		"server with a certificate of an unknown authority": {handler: answer(http.StatusOK), want: "the server's certificate is not signed by the authority in the kubeconfig"},
 		"stopped server":                                    {handler: answer(http.StatusOK), closed: true, want: "the connection is refused"},
 		"server whose certificate is for another name":      {handler: answer(http.StatusOK), trust: true, server: "another.example", want: "the server's certificate is for another name"},

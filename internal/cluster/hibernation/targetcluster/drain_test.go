@@ -149,7 +149,7 @@ func TestDrainsReportFailedSteps(t *testing.T) {
 
 	job = &lookJob{toDrain: Drain{Evict: []hibernation.ObservedPod{pod("broken"), pod("web")}}}
 	job.drain(t.Context(), client, time.Unix(1, 0))
-	if text := DescribeError(job.drained.Err); text != "the server answers with 500" || len(asked()) != 2 {
+	if text := DescribeError(job.drained.Err); text != "the server responds with 500" || len(asked()) != 2 {
 		t.Errorf("expected the error of one pod, and the other one evicted, found %q", text)
 	}
 	(&lookJob{}).drain(t.Context(), client, time.Unix(1, 0))

@@ -108,9 +108,9 @@ func DescribeError(err error) string {
 	if status, ok := errors.AsType[*k8serrors.StatusError](err); ok {
 		code := status.Status().Code
 		if isRedirect(code) {
-			return fmt.Sprintf("the server answers with a redirect (%d), which is not followed", code)
+			return fmt.Sprintf("the server responds with a redirect (%d), which is not followed", code)
 		}
-		return fmt.Sprintf("the server answers with %d", code)
+		return fmt.Sprintf("the server responds with %d", code)
 	}
 	return "the connection fails"
 }

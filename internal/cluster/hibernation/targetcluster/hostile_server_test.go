@@ -221,7 +221,7 @@ func TestCredentialsStayWithTheServer(t *testing.T) {
 	defer c.Close()
 	_, listErr := c.ListRequests(t.Context())
 	for _, err := range []error{c.Probe(t.Context()), listErr} {
-		if want := "the server answers with a redirect (307), which is not followed"; err == nil || DescribeError(err) != want {
+		if want := "the server responds with a redirect (307), which is not followed"; err == nil || DescribeError(err) != want {
 			t.Errorf("found %v, want it to be described as %q", err, want)
 		}
 	}

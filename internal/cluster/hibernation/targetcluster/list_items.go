@@ -32,7 +32,7 @@ var (
 	errTooManyNodes = errors.New("the server has more nodes than the hibernation record can contain")
 	// errTooMuchToKeep is the error of lists with elements that grow when they are decoded.
 	errTooMuchToKeep = errors.New("the items of the server's list need more memory than allowed")
-	errMalformed     = errors.New("the server's answer is malformed")
+	errMalformed     = errors.New("the server's response is malformed")
 )
 
 // listQuery describes a list request: its path, its label selector and its field selector.
@@ -101,7 +101,7 @@ func (p *pageReader) Read(b []byte) (int, error) {
 	n, err := p.body.Read(b[:min(len(b), p.left)])
 	p.left -= n
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = fmt.Errorf("read the answer: %w", err)
+		err = fmt.Errorf("read the response: %w", err)
 	}
 	return n, err
 }

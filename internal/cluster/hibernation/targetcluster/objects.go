@@ -195,7 +195,7 @@ func (c *ClusterClient) discardObject(ctx context.Context, request *rest.Request
 	defer func() { _ = body.Close() }()
 	n, err := io.Copy(io.Discard, io.LimitReader(body, maxItemBytes+1))
 	if err != nil {
-		return fmt.Errorf("read the answer: %w", err)
+		return fmt.Errorf("read the response: %w", err)
 	}
 	if n > maxItemBytes {
 		return httpguard.ErrAnswerTooLarge
@@ -215,7 +215,7 @@ func DescribeRefusal(err error, mayQuote bool) (string, bool) {
 		return "", false
 	}
 	status := refusal.Status()
-	text := fmt.Sprintf("the server answers with %d %s", status.Code, printable(string(status.Reason)))
+	text := fmt.Sprintf("the server responds with %d %s", status.Code, printable(string(status.Reason)))
 	if mayQuote && status.Message != "" {
 		return text + ": " + printable(status.Message), true
 	}

@@ -156,7 +156,7 @@ func TestAConnectionLastsAsLongAsItsClusterIsAwake(t *testing.T) {
 	p.look(q)
 	expectConnections(t, s, 2, "another resume")
 	s.isSilent.Store(true)
-	if seen := p.look(q); seen.Err == nil || DescribeError(seen.Err) != "the server answers with 500" {
+	if seen := p.look(q); seen.Err == nil || DescribeError(seen.Err) != "the server responds with 500" {
 		t.Errorf("an unreachable cluster: %v", seen.Err)
 	}
 	s.isSilent.Store(false)

@@ -86,7 +86,7 @@ func (c *ClusterClient) readObject(ctx context.Context, path string) ([]byte, er
 	object, err := io.ReadAll(io.LimitReader(body, preflight.MaxItemBytes+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("read the answer: %w", err)
+		return nil, fmt.Errorf("read the response: %w", err)
 	case len(object) > preflight.MaxItemBytes:
 		return nil, httpguard.ErrAnswerTooLarge
 	}

@@ -125,7 +125,7 @@ func TestRefusedObjectIsNamedAndOtherSetsAreApplied(t *testing.T) {
 	}})
 	good := c.newSyncSet(t, "good", hivev1.SyncSetCommonSpec{Resources: []runtime.RawExtension{c.configMap("good", "1")}})
 	cs := c.sync()
-	want := map[string]string{"bad": "ConfigMap nowhere-" + c.namespace + "/lost: the server answers with 404 NotFound: namespaces", "unknown": "Widget w: the cluster does not serve this kind", "foreign": "expected sourceRef.namespace of a SyncSet to be empty", "quoted": "Secret " + c.namespace + "/quoted: the server answers with ", "good": ""}
+	want := map[string]string{"bad": "ConfigMap nowhere-" + c.namespace + "/lost: the server responds with 404 NotFound: namespaces", "unknown": "Widget w: the cluster does not serve this kind", "foreign": "expected sourceRef.namespace of a SyncSet to be empty", "quoted": "Secret " + c.namespace + "/quoted: the server responds with ", "good": ""}
 	e.WaitFor(t, "each set has its result", cs, func() error {
 		if len(cs.Status.SyncSets) != len(want) {
 			return fmt.Errorf("found %+v", cs.Status.SyncSets)
