@@ -68,7 +68,7 @@ func MissingFeatures() []MissingFeature {
 		{"sidecars", "run each sidecar as a process of the app", nil},
 		{"logs of staging; processes and commands that a buildpack detects", "read the logs in the builder, and set the commands in a manifest", nil},
 		{"credentials of services as files", "apps get the credentials in `VCAP_SERVICES`", nil},
-		{"limits of the log rate, readiness health checks", "requests with them are requests with them are refused; a manifest with them is applied with a warning", nil},
+		{"limits of the log rate, readiness health checks", "requests with them are refused; a manifest with them is applied with a warning", nil},
 		{"disk usage and log rates in stats", "these values are not measured, so the response omits them", nil},
 	}
 }

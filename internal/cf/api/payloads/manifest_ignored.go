@@ -21,7 +21,7 @@ func manifestParts() map[string]string {
 	parts := map[string]string{
 		"buildpack":  "use buildpacks instead",
 		"buildpacks": "no code is built", "cnb-credentials": "the builder has its own credentials",
-		"features": "the features of an app cannot be changed", "health-check-interval": "an instance is checked every second until it is ready, and then every 30 seconds seconds",
+		"features": "the features of an app cannot be changed", "health-check-interval": "an instance is checked every second until it is ready, and then every 30 seconds",
 		"lifecycle":                 "an app with docker.image has the lifecycle docker, and any other app has the lifecycle buildpack",
 		"log-rate-limit-per-second": "no limit is enforced", "readiness-health-check-http-endpoint": ready, "readiness-health-check-interval": ready,
 		"readiness-health-check-invocation-timeout": ready, "readiness-health-check-type": ready,
