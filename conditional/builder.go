@@ -136,11 +136,11 @@ func (b *Builder) WithEventFilter(p predicate.Predicate) *Builder {
 // and EnableWarmup must not be true. Each stop clears the failure counts of the RateLimiter.
 func (b *Builder) WithOptions(options controller.Options) *Builder {
 	if need := options.NeedLeaderElection; need != nil && !*need {
-		b.addError("expected no NeedLeaderElection: false in WithOptions, found it: leave it out, " +
+		b.addError("expected no NeedLeaderElection: false in WithOptions, found it: leave the option out, " +
 			"because a conditional controller runs on the leader only")
 	}
 	if warm := options.EnableWarmup; warm != nil && *warm {
-		b.addError("expected no EnableWarmup in WithOptions, found it: leave it out, " +
+		b.addError("expected no EnableWarmup in WithOptions, found it: leave the option out, " +
 			"because a conditional controller starts on the leader only")
 	}
 	b.skipName = options.SkipNameValidation

@@ -114,7 +114,7 @@ func TestSetupRefusesOptionsWithoutEffect(t *testing.T) {
 	}{
 		"WatchNamed with a CRD of another API group: refused": {widgets("a").WithGroup(WatchNamed("widgets.exmaple.com")), `"widgets.exmaple.com"`},
 		"NeedLeaderElection is false: refused":                {widgets("b").WithOptions(controller.Options{NeedLeaderElection: new(false)}), "NeedLeaderElection"},
-		"EnableWarmup is true: refused":                       {widgets("c").WithOptions(controller.Options{EnableWarmup: new(true)}), "leave it out"},
+		"EnableWarmup is true: refused":                       {widgets("c").WithOptions(controller.Options{EnableWarmup: new(true)}), "leave the option out"},
 		"the name of a plain controller: refused":             {widgets("twin"), "controller with name twin already exists"},
 	} {
 		t.Run(name, func(t *testing.T) {

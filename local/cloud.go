@@ -136,7 +136,7 @@ func reserveNetwork(ctx context.Context, dir string) (string, func(), error) {
 			return network, release, nil
 		}
 	}
-	return "", nil, fmt.Errorf("expected a free loopback network between 127.%d and 127.%d, found all of them used by other clouds; stop one", firstNetwork, lastNetwork)
+	return "", nil, fmt.Errorf("expected a free loopback network between 127.%d and 127.%d, found all networks used by other clouds; stop one of these clouds", firstNetwork, lastNetwork)
 }
 
 // holdNetwork locks a network. The lock is a listener, because the kernel closes it when the process ends.

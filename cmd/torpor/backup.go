@@ -105,7 +105,7 @@ Environment: TORPOR_MYSQL_PASSWORD is the password of ` + runner.BackupUser + `;
 	f.StringArrayVar(&o.Hosts, "host", nil, "host name of an instance; repeat the flag for each instance, in the order of their ordinals")
 	f.DurationVar(&o.Interval, "interval", 5*time.Second, "interval at which new events are stored")
 	f.StringVar(&o.Spool, "spool", "", "folder for data that is being uploaded; empty means the temporary folder of the machine")
-	f.StringVar(&o.Address, "address", "", "host:port on which the status is served; empty does not serve it")
+	f.StringVar(&o.Address, "address", "", "host:port on which the status is served; empty serves no status")
 	o.Bucket.AddFlags(f)
 	return cmd
 }

@@ -66,7 +66,7 @@ Exit codes: 0 after a stop by signal, 1 after an error.`,
 	f.StringVar(&o.Key, "tls-key", "", "file with the key of the certificate in PEM")
 	f.StringVar(&o.Folder, "tls-folder", "", "existing folder for a self-signed certificate for localhost, if --tls-cert is empty")
 	f.Float64Var(&o.RequestsPerSecond, "caller-rate", callerRate, "requests per second that one caller may send, with a burst of five seconds")
-	f.Float64Var(&o.FailuresPerSecond, "failed-credentials-rate", failureRate, "invalid credentials per second that are checked from one address, with a burst of four seconds; increase it behind a proxy that hides the addresses of clients")
+	f.Float64Var(&o.FailuresPerSecond, "failed-credentials-rate", failureRate, "invalid credentials per second that are checked from one address, with a burst of four seconds; increase the limit behind a proxy that hides the addresses of clients")
 	f.StringVar(&o.ExternalURL, "external-url", "", "https address of this API in the links of its responses, if it is behind a proxy; empty uses the host of the request")
 	f.StringVar(&o.BuilderURL, "builder-url", "", "URL to which the source code of cf push is sent, for an external builder; if empty, source code is rejected")
 	f.StringVar(&o.BuilderTokenFile, "builder-token-file", "", "file with the token that authenticates this API to the builder; read again for each upload")

@@ -12,7 +12,7 @@ import (
 // reported.
 func addHibernationFlags(f *pflag.FlagSet, o *manager.Options) {
 	f.BoolVar(&o.HiveReasons, "hive-reasons", false, "report the conditions Hibernating and Ready of clusters, and their power state, with the reasons of Hive, "+
-		"for its ClusterPools and tools that read them; Hibernating is then False while a cluster stops or resumes")
+		"for Hive's ClusterPools and for tools that read these reasons; Hibernating is then False while a cluster stops or resumes")
 	f.BoolVar(&o.RequireHibernationPossible, "require-hibernation-possible", false, "refuse to hibernate a cluster while its condition HibernationPossible is False, "+
 		"as an annotation does for one cluster; see docs/spec/clusterdeployment.md")
 }

@@ -169,7 +169,7 @@ func writeCRD(ctx context.Context, hub apiextensionsclient.CustomResourceDefinit
 		_, err = hub.Update(ctx, prepared, metav1.UpdateOptions{FieldManager: crds.Torpor})
 	}
 	if k8serrors.IsConflict(err) || k8serrors.IsAlreadyExists(err) {
-		return errors.Join(fmt.Errorf("install %s: another client has changed it at the same time; run the command again", prepared.Name), err)
+		return errors.Join(fmt.Errorf("install %s: another client changed this definition at the same time; run the command again", prepared.Name), err)
 	}
 	if err != nil {
 		return fmt.Errorf("install %s: %w", prepared.Name, err)

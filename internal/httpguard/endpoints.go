@@ -13,7 +13,7 @@ import (
 )
 
 // ErrAddressDenied means that users of the hub must not reach an address through the manager.
-var ErrAddressDenied = errors.New("the address is link-local or of a metadata service, which is refused unless --allow-endpoints lists it")
+var ErrAddressDenied = errors.New("the address is link-local or of a metadata service, which is refused unless --allow-endpoints lists the address")
 
 // Endpoints are the servers that an administrator allows with --allow-endpoints.
 type Endpoints struct {

@@ -15,7 +15,7 @@ type partMetrics struct {
 // caller must register them.
 func NewMetrics(e *Election, isActive func() bool) prometheus.Collector {
 	return partMetrics{e, isActive, prometheus.NewDesc(
-		"torpor_installation_acts", "1 if this replica leads the part of the controllers and its installation is the active one of the cluster.", []string{"part"}, nil,
+		"torpor_installation_acts", "1 if this replica leads the part of the controllers and its installation is the active installation of the cluster.", []string{"part"}, nil,
 	)}
 }
 

@@ -67,7 +67,7 @@ func (f flip) findSkipEnd(ctx context.Context, kube client.Client, obj client.Ob
 	if until.IsZero() {
 		return until, flipError{
 			http.StatusConflict,
-			"expected a Slumber or ClusterSlumber that you may read, and that stops it, found none; enter the end",
+			"expected a Slumber or ClusterSlumber that stops the object and that you may read, found none; enter the end",
 		}
 	}
 	return until, nil

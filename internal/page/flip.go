@@ -138,7 +138,7 @@ func (f flip) apply(ctx context.Context, kube client.Client, obj client.Object, 
 	case row.Slumber != "":
 		return flipError{
 			http.StatusConflict,
-			fmt.Sprintf("expected a manual stop, found that %s stops the object; %s starts it", stoprecord.NameSlumber(row.Slumber), row.SkipCommand()),
+			fmt.Sprintf("expected a manual stop, found that %s stops the object; %s starts the object", stoprecord.NameSlumber(row.Slumber), row.SkipCommand()),
 		}
 	}
 	if f.until != "" {

@@ -120,7 +120,7 @@ func TestPageShowsWorkloadsThatAreStopped(t *testing.T) {
 	for name, by := range map[string]string{"sleepy": "Slumber nights", "dozy": "ClusterSlumber nights"} {
 		scheduled := maps.Clone(start)
 		scheduled.Set("name", name)
-		if status, text := b.post(t, "/switch", scheduled, nil); status != http.StatusConflict || !strings.Contains(text, "found that "+by+" stops the object; kubectl torpor skip -n "+namespace+" deployment/"+name+" starts it") {
+		if status, text := b.post(t, "/switch", scheduled, nil); status != http.StatusConflict || !strings.Contains(text, "found that "+by+" stops the object; kubectl torpor skip -n "+namespace+" deployment/"+name+" starts the object") {
 			t.Errorf("start of an object with a scheduled stop: expected 409 with %q, found %d: %s", by, status, text)
 		}
 	}

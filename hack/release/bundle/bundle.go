@@ -218,7 +218,7 @@ func (o Options) buildServiceVersion(definitions []*apiextensionsv1.CustomResour
 		},
 		"spec": map[string]any{
 			"displayName": "Torpor", "version": version, "maturity": channel, "minKubeVersion": admincheck.OldestKubernetes + ".0",
-			"description": "Stops and starts clusters and MySQL clusters safely, verifies it, and records the requester.\n\nIf the cluster has definitions of Hive or MOCO, they are used unchanged.\n",
+			"description": "Stops and starts clusters and MySQL clusters safely, verifies the result, and records the requester.\n\nIf the cluster has definitions of Hive or MOCO, they are used unchanged.\n",
 			"keywords":    []string{"hibernation", "cost", "mysql", "stop"},
 			"provider":    map[string]string{"name": "Torpor"}, "links": []map[string]string{{"name": "Source", "url": source}},
 			"installModes": []map[string]any{

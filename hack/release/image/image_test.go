@@ -260,7 +260,7 @@ func TestProgramsThatCouldNotRunAreRefused(t *testing.T) {
 		"a file that is not a Go program: refused":           {[]string{writeProgram(t, []byte("#!/bin/sh\n"))}, "expected a program of Go"},
 		"a program for another processor: refused":           {[]string{writeProgram(t, rename(code, elf.EM_RISCV, "", ""))}, "expected code for EM_X86_64, found EM_RISCV"},
 		"a program for another operating system: refused":    {[]string{writeProgram(t, rename(code, elf.EM_X86_64, "GOOS=linux", "GOOS=minix"))}, "expected a program for linux"},
-		"a program with paths of the build machine: refused": {[]string{writeProgram(t, rename(code, elf.EM_X86_64, "-trimpath=true", "-trimpath=nope"))}, "without the paths"},
+		"a program with paths of the build machine: refused": {[]string{writeProgram(t, rename(code, elf.EM_X86_64, "-trimpath=true", "-trimpath=nope"))}, "contains no paths"},
 		"a program without CA certificates: refused":         {[]string{writeProgram(t, bytes.ReplaceAll(code, []byte("dep\t"+authorities+"\t"), []byte("dep\tgolang.org/x/crypto/x509roots/missing_\t")))}, "public authorities"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -77,9 +77,9 @@ func (p compiledProgram) verifyLinking() error {
 	case isDynamic:
 		return errors.New("expected a static program, found one that needs the libraries of a system")
 	case p.setting("-trimpath") != "true":
-		return errors.New("expected a program without the paths of the machine that built it, found one with them")
+		return errors.New("expected a program that contains no paths of the machine that built it, found a program with such paths")
 	case !slices.ContainsFunc(p.info.Deps, func(m *debug.Module) bool { return m.Path == authorities }):
-		return fmt.Errorf("expected the certificates of public authorities in it (%s), found none", authorities)
+		return fmt.Errorf("expected the certificates of public authorities in the program (%s), found none", authorities)
 	}
 	return nil
 }

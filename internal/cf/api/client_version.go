@@ -26,6 +26,6 @@ func checkClientVersion(userAgent string) error {
 	if found, _ := version.ParseSemantic(text); found == nil || !found.LessThan(version.MustParseSemantic(handlers.MinClientVersion)) {
 		return nil
 	}
-	return apierrors.NewInvalidRequest("expected version " + handlers.MinClientVersion + " of the cf client or a later one, because earlier ones cannot log in with a kubeconfig; found " +
+	return apierrors.NewInvalidRequest("expected version " + handlers.MinClientVersion + " of the cf client or a later version, because earlier versions cannot log in with a kubeconfig; found " +
 		text + "; install that version or a later one")
 }

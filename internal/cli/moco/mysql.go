@@ -119,7 +119,7 @@ func (s *mysqlSession) streamOptions() (remotecommand.StreamOptions, func(), err
 	}
 	fd, ok := terminalDescriptor(s.In)
 	if !ok {
-		return o, nil, exit.WrongUsage("--tty: expected the input to be a terminal, found something else; omit this flag")
+		return o, nil, exit.WrongUsage("--tty: expected standard input to be a terminal, found another input; omit this flag")
 	}
 	before, err := term.MakeRaw(fd)
 	if err != nil {

@@ -47,7 +47,7 @@ func (a *commands) requestReclone(cmd *cobra.Command, name string, index int, fo
 	}
 	for _, i := range c.Status.Instances {
 		if i.Ordinal == index && i.ErrantGTIDs != "" && !force {
-			return exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: instance %d has transactions that no other instance has, and a copy discards them: %s; use --force if they are not needed", describeCluster(c), index, i.ErrantGTIDs)}
+			return exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: instance %d has transactions that no other instance has, and a copy discards them: %s; use --force if these transactions are not needed", describeCluster(c), index, i.ErrantGTIDs)}
 		}
 	}
 	if err := kube.annotatePod(cmd.Context(), c, index, mocov1beta2.RecloneAnnotation); err != nil {

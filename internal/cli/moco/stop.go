@@ -110,7 +110,7 @@ func (a *commands) requestSwitchover(cmd *cobra.Command, args []string) error {
 	}
 	switch {
 	case c.Spec.Offline:
-		return fmt.Errorf("%s: expected running instances, found spec.offline; set it to false first", describeCluster(c))
+		return fmt.Errorf("%s: expected running instances, found spec.offline: true; set spec.offline to false first", describeCluster(c))
 	case c.Spec.Replicas < 2:
 		return fmt.Errorf("%s: expected several instances to choose from, found spec.replicas %d", describeCluster(c), c.Spec.Replicas)
 	}

@@ -78,7 +78,7 @@ func (r *verbResult) noteRevision(before, after client.Object) error {
 		return nil
 	case r.before.Stopped:
 		return exit.Error{Code: exit.Refused, Err: fmt.Errorf(
-			"%s: expected a started app, found a stopped one, which has nothing to restart; %s starts it", r.target, r.before.StartCommand())}
+			"%s: expected a started app, found a stopped app, which has nothing to restart; %s starts the app", r.target, r.before.StartCommand())}
 	default:
 		return fmt.Errorf("%s: expected the admission of apps to begin a revision after %d, found no newer one; see docs/install.md", r.target, last)
 	}
@@ -101,7 +101,7 @@ func (v *verbCommand) apply(obj client.Object, r *verbResult) error {
 	case startVerb:
 		if r.before.Slumber != "" {
 			return exit.Error{Code: exit.Refused, Err: fmt.Errorf(
-				"%s: expected a manual stop, found that %s stops it; %s starts it", t, stoprecord.NameSlumber(r.before.Slumber), r.before.SkipCommand())}
+				"%s: expected a manual stop, found that %s stops the object; %s starts the object", t, stoprecord.NameSlumber(r.before.Slumber), r.before.SkipCommand())}
 		}
 	case extendVerb:
 		if err := v.refuseExtension(r); err != nil {

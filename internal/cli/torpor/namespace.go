@@ -172,7 +172,7 @@ func (s *namespaceScan) add(t target, obj client.Object, row stopRow) {
 	switch {
 	case s.verb != stopVerb && isWithNamespace:
 	case s.verb != stopVerb && row.Slumber != "":
-		reason = stoprecord.NameSlumber(row.Slumber) + " stops it; kubectl torpor skip starts it"
+		reason = stoprecord.NameSlumber(row.Slumber) + " stops the object; kubectl torpor skip starts the object"
 	case s.verb != stopVerb && row.Stopped:
 		reason = "not stopped by a stop of its namespace"
 	case s.verb != stopVerb:

@@ -145,7 +145,7 @@ func (kube *kubeClient) listChosen(ctx context.Context, k kinds.Kind, selector l
 	rows, isServed, err := kube.listRows(ctx, k, selector)
 	switch {
 	case errors.Is(err, errForbidden):
-		return nil, fmt.Errorf("expected permission to list %ss in %s, found none; ask for it or choose another namespace with -n", k.GVK().Kind, kube.namespaceText())
+		return nil, fmt.Errorf("expected permission to list %ss in %s, found none; ask for the permission or choose another namespace with -n", k.GVK().Kind, kube.namespaceText())
 	case err != nil:
 		return nil, err
 	case !isServed:

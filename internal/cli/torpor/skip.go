@@ -190,7 +190,7 @@ func (s *skipCommand) describe(r skipResult) string {
 	case r.row.Until != nil:
 		end = " until " + s.formatTime(r.row.Until)
 	}
-	return stop + end + "; Slumbers skip it until " + until
+	return stop + end + "; Slumbers skip the object until " + until
 }
 
 // findSlumberRow returns the row of the part that Slumbers stop, or a zero Row if this part has no row.
@@ -211,7 +211,7 @@ func (s *skipCommand) findSkipEnd(t target, obj client.Object) (until time.Time,
 	}
 	if until = s.schedules.EndOfSleep(t.kind.GVK().GroupKind(), obj, now); until.IsZero() {
 		return until, exit.Error{Code: exit.Refused, Err: fmt.Errorf(
-			"%s: expected a Slumber or ClusterSlumber that you may read, and that stops it, found none; set the end with --until", t.displayName())}
+			"%s: expected a Slumber or ClusterSlumber that stops the object and that you may read, found none; set the end with --until", t.displayName())}
 	}
 	return until, nil
 }

@@ -219,7 +219,7 @@ func (s *statusCommand) listAllRows(ctx context.Context, kube *kubeClient, selec
 		return nil, errors.New(
 			"expected the API server to serve ClusterDeployments, MySQLClusters or CFApps, or stopped objects of another kind, found neither; install the CRDs")
 	case len(forbidden) > 0 && len(forbidden) == len(served):
-		return nil, fmt.Errorf("expected permission to list %s in %s, found that all are forbidden; ask for it or choose another namespace with -n",
+		return nil, fmt.Errorf("expected permission to list %s in %s, found that all are forbidden; ask for the permission or choose another namespace with -n",
 			strings.Join(forbidden, ", "), kube.namespaceText())
 	case len(forbidden) > 0:
 		fmt.Fprintf(s.Err, "warning: left out kinds that you may not list in %s: %s\n", kube.namespaceText(), strings.Join(forbidden, ", "))

@@ -119,7 +119,7 @@ func asAPIError(err error) (smithy.APIError, bool) { return errors.AsType[smithy
 // hintFor returns an explanation that EC2's own message lacks.
 func hintFor(operation, code string) string {
 	if operation == stopInstances && (code == "UnsupportedOperation" || code == "IncorrectSpotRequestState") {
-		return "spot machines of one-time requests cannot be stopped, and Torpor terminates only those that a MachineSet of OpenShift replaces: "
+		return "spot machines of one-time requests cannot be stopped, and Torpor terminates only spot machines that a MachineSet of OpenShift replaces: "
 	}
 	return ""
 }

@@ -17,13 +17,13 @@ func clusterDeleted(o Observed) Plan {
 }
 
 func powerPaused(o Observed) Plan {
-	p := unknownPlan(o, hivev1.PausedReason, "An annotation pauses power management; remove it to continue")
+	p := unknownPlan(o, hivev1.PausedReason, "An annotation pauses power management; remove the annotation to continue")
 	p.RequeueAfter = driftInterval
 	return p
 }
 
 func clusterNotInstalled(o Observed) Plan {
-	return unknownPlan(o, hivev1.NotInstalledReason, "spec.installed is not true; nothing is stopped or started until it is")
+	return unknownPlan(o, hivev1.NotInstalledReason, "spec.installed is not true; no machine is stopped or started before spec.installed is true")
 }
 
 func invalidSpec(o Observed) Plan { return unknownPlan(o, hivev1.InvalidSpecReason, o.Invalid) }

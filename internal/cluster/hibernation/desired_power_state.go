@@ -123,7 +123,7 @@ func (o Observed) timerNote(r *hivev1.HibernationRecord) string {
 	if end.IsZero() {
 		return ""
 	}
-	return fmt.Sprintf("; spec.hibernateAfter will hibernate it at %s", end.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("; spec.hibernateAfter hibernates the cluster at %s", end.UTC().Format(time.RFC3339))
 }
 
 // untilTimeout shortens an interval so that it ends no later than a running cluster's run time.

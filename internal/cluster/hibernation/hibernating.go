@@ -41,7 +41,7 @@ func awaitFirstSync(o Observed) Plan {
 		Hibernating: decision.False(hivev1.SyncSetsNotAppliedReason,
 			"The hibernation waits for the first application of the cluster's SyncSets, until "+o.SyncAwaitedUntil.UTC().Format(time.RFC3339)+" at the latest"),
 		Ready: decision.True(hivev1.RunningHibernationReason,
-			"The cluster runs and its API server answers; it hibernates once its SyncSets have been applied"),
+			"The cluster runs and its API server answers; the cluster hibernates once its SyncSets have been applied"),
 		Unreachable:  reachableCondition(),
 		Record:       o.Record,
 		RequeueAfter: max(min(firstSyncInterval, o.SyncAwaitedUntil.Sub(o.Now)), minCloudInterval),

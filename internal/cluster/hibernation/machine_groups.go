@@ -66,7 +66,7 @@ func (o Observed) groupReason() string {
 // These are the reasons why a group cannot be held.
 const (
 	groupNotHeld    = "which terminates and replaces them; scale that group down instead, or remove the machines from the group"
-	groupUnknown    = "which the cloud's API does not return; remove the machines from it"
+	groupUnknown    = "which the cloud's API does not return; remove the machines from the group"
 	groupUnscalable = "which cannot be scaled to zero, because %s; set the annotation " + hivev1.MachineGroupsAnnotation + " to " +
 		hivev1.MachineGroupsSuspend + ", or scale the group down instead"
 )

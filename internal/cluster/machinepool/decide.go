@@ -113,7 +113,7 @@ func (s *situation) findProblem() *Refusal {
 	scaling := s.Spec.Autoscaling
 	switch {
 	case s.Namesake != "":
-		return &Refusal{hivev1.AmbiguousPoolReason, fmt.Sprintf("The MachinePool %s is older and has the same spec.name; delete one of them", s.Namesake)}
+		return &Refusal{hivev1.AmbiguousPoolReason, fmt.Sprintf("The MachinePool %s is older and has the same spec.name; delete one of the two MachinePools", s.Namesake)}
 	case scaling != nil && s.Spec.Replicas != nil:
 		return &Refusal{hivev1.InvalidReplicasReason, "Expected spec.replicas or spec.autoscaling, found both; remove one"}
 	case scaling != nil && (scaling.MinReplicas < 0 || scaling.MaxReplicas < 1 || scaling.MinReplicas > scaling.MaxReplicas || scaling.MaxReplicas > maxReplicas):

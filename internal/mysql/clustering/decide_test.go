@@ -1018,7 +1018,7 @@ func TestFindStartRisks(t *testing.T) {
 		"stopped threads: warnings, listed after refusals": {healthyCluster(withInstance(1, sqlFailed), withInstance(2, sqlStopped, executed("0:1-9,2:1"))), []finding{
 			{Refuse, "instance 2 has " + uuid(2) + ":1, which the primary lacks; a start isolates it"},
 			{Warn, "instance 1 stopped applying with error 1062; a start does not change that"},
-			{Warn, "instance 2 has its SQL thread stopped; a start starts it"},
+			{Warn, "instance 2 has its SQL thread stopped; a start of clustering starts the thread"},
 		}},
 		"an empty instance: warning": {healthyCluster(withInstance(0, func(s *Instance) { s.Purged = parseTestSet("0:1-7") }), withInstance(1, withoutData)), []finding{
 			{Warn, "instance 1 is empty; a start makes it a copy of the primary"},

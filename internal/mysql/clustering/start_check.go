@@ -122,7 +122,7 @@ func checkReplica(i *instanceFacts) []Finding {
 		add(Warn, fmt.Sprintf("stopped applying with error %d; a start does not change that", c.SQLErrno),
 			"fix the error that SHOW REPLICA STATUS reports, then run START REPLICA")
 	case canStartSQLThread(i):
-		add(Warn, "has its SQL thread stopped; a start starts it", "none needed if the instance may apply the transactions that it received")
+		add(Warn, "has its SQL thread stopped; a start of clustering starts the thread", "none needed if the instance may apply the transactions that it received")
 	}
 	return found
 }

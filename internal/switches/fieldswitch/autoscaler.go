@@ -37,7 +37,7 @@ func refuseAutoscaler(a *autoscalingv2.HorizontalPodAutoscaler) string {
 		return fmt.Sprintf("expected no autoscaler that scales from zero, found the ScaledObject %s of KEDA; stop the ScaledObject instead (see examples/stopadapters)", owner.Name)
 	}
 	if a.Spec.MinReplicas != nil && *a.Spec.MinReplicas == 0 {
-		return fmt.Sprintf("expected no autoscaler that scales from zero, found the HorizontalPodAutoscaler %s with minReplicas 0; set it to 1", a.Name)
+		return fmt.Sprintf("expected no autoscaler that scales from zero, found the HorizontalPodAutoscaler %s with minReplicas 0; set minReplicas to 1", a.Name)
 	}
 	return ""
 }

@@ -290,7 +290,7 @@ func judgeSurvey(cd *hivev1.ClusterDeployment, r preflight.PlanRequest) []prefli
 	found := preflight.JudgeCheck(cd.Status.HibernationCheck, stop)
 	if stop.RequiresPossible && preflight.HasBlocking(found) {
 		return append(found, preflight.NewRemark(torporv1alpha1.StopRefusedFinding,
-			"HibernationPossible is required, but the other blocking findings make it False; correct these, or remove the annotation "+hivev1.RequireAnnotation))
+			"The condition HibernationPossible is required, but the other blocking findings make it False; correct these findings, or remove the annotation "+hivev1.RequireAnnotation))
 	}
 	if !r.IsStart {
 		return found

@@ -295,7 +295,7 @@ func (d *clusterDemo) outliveCertificates() {
 			runner.FailStep("expected the certificates to have expired, %s are left", left.Round(time.Second))
 		}
 	})
-	d.PrintObserved("all client certificates of the nodes have expired; nothing in the cluster approves new ones")
+	d.PrintObserved("all client certificates of the nodes have expired; nothing in the cluster approves new certificates")
 }
 
 // verifyCertificatesApproved verifies that new client certificates were requested with the bootstrap token and

@@ -75,7 +75,7 @@ func generalRoutes() []Route {
 		{del, "/v3/spaces/{guid}", false, "delete a space and its contents; the job ends when both are gone", "delete cfspaces in the org", deleteSpace},
 		{post, "/v3/roles", false, "give a user a role: a RoleBinding of one of Torpor's ClusterRoles", "create rolebindings, bind clusterroles", withBody(createRole)},
 		{post, "/v3/spaces/{guid}/actions/apply_manifest", false, "apply apps, processes, routes and services of a manifest; ignored fields that would change something cause a warning", "create cfapps, cfprocesses, secrets, cfroutes, cfservicebindings; get secrets", applyManifest},
-		{get, "/v3/roles", false, "roles of users (not of groups), in all spaces and orgs or the named ones: `space_guids`, `organization_guids`, `types`, `user_guids`, `include=user`", "list rolebindings", listRoles},
+		{get, "/v3/roles", false, "roles of users (not of groups), in all spaces and orgs, or in the spaces and orgs of the query: `space_guids`, `organization_guids`, `types`, `user_guids`, `include=user`", "list rolebindings", listRoles},
 		{get, "/v3/roles/{guid}", false, readsObject, getsObject, getRole},
 		{del, "/v3/roles/{guid}", false, "delete a role", "get, delete rolebindings", deleteRole},
 		{get, "/v3/users", false, "the users named in the query, because Kubernetes has no list of users: `usernames`, `guids`", "none", listUsers},

@@ -131,8 +131,8 @@ func incompleteObjects() map[string]badInput {
 			make: version("4.4.8-rc.1"),
 			want: unsupportedConditions("Expected OpenShift 4.4.8 or later, found 4.4.8-rc.1; upgrade"),
 		},
-		"reconciliation is paused by an annotation":       {make: annotated(hivev1.ReconcilePauseAnnotation, "true"), want: unknownConditions(hivev1.PausedReason, "remove it to continue")},
-		"power state changes are paused by an annotation": {make: annotated(hivev1.PowerStatePauseAnnotation, "1"), want: unknownConditions(hivev1.PausedReason, "remove it to continue")},
+		"reconciliation is paused by an annotation":       {make: annotated(hivev1.ReconcilePauseAnnotation, "true"), want: unknownConditions(hivev1.PausedReason, "remove the annotation to continue")},
+		"power state changes are paused by an annotation": {make: annotated(hivev1.PowerStatePauseAnnotation, "1"), want: unknownConditions(hivev1.PausedReason, "remove the annotation to continue")},
 		"cluster that is being deleted has a finalizer of another controller": {
 			make: func(r *clusterSetup) {
 				r.cd.Spec.Installed = false

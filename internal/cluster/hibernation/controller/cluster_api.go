@@ -116,7 +116,7 @@ func (a *clusterAPI) find(ctx context.Context, seen *clusterObservation) error {
 func (a *clusterAPI) observe(ctx context.Context, seen *clusterObservation) error {
 	err := a.find(ctx, seen)
 	if k8serrors.IsForbidden(err) {
-		seen.GroupsError = "the manager may not read the Clusters of Cluster API on the hub; grant it get and patch of clusters.cluster.x-k8s.io"
+		seen.GroupsError = "the manager may not read the Clusters of Cluster API on the hub; grant the manager the verbs get and patch for clusters.cluster.x-k8s.io"
 		return nil
 	}
 	if err != nil {

@@ -138,7 +138,7 @@ func awaitsFirstSync(t *testing.T, e *env) {
 func hibernatesAfterItsTime(t *testing.T, e *env) {
 	t.Helper()
 	s := e.newCluster(t, func(r *clusterSetup) { r.cd.Spec.HibernateAfter = "1h" })
-	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "True", hivev1.RunningHibernationReason, []string{"spec.hibernateAfter will hibernate it at"}})
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "True", hivev1.RunningHibernationReason, []string{"spec.hibernateAfter hibernates the cluster at"}})
 	s.patch(t, requestingUser, `{"spec":{"hibernateAfter":"1s"}}`)
 	s.awaitSettled(t, hivev1.PowerStateHibernating)
 	hibernated := s.get(t)

@@ -151,7 +151,7 @@ func (c *clusterConnection) copySecret(ctx context.Context, set *setToApply, map
 	case set.IsSelector && source.Namespace == "":
 		return &refusal{fmt.Sprintf("Secret %s: expected sourceRef.namespace in a SelectorSyncSet, found none", source.Name)}
 	case !set.IsSelector && source.Namespace != "" && source.Namespace != c.job.Cluster.Namespace:
-		return &refusal{fmt.Sprintf("Secret %s: expected sourceRef.namespace of a SyncSet to be empty or its own, %s; copy the Secret there", source.Name, c.job.Cluster.Namespace)}
+		return &refusal{fmt.Sprintf("Secret %s: expected sourceRef.namespace of a SyncSet to be empty or the namespace of the SyncSet, %s; copy the Secret there", source.Name, c.job.Cluster.Namespace)}
 	case !set.IsSelector:
 		source.Namespace = c.job.Cluster.Namespace
 	}
