@@ -15,15 +15,15 @@ import (
 // first (TestEveryStateConverges).
 func Rules() []decision.Rule[Observed, Plan] {
 	return []decision.Rule[Observed, Plan]{
-		{Name: "deleted", When: Observed.isDeleted, Then: clusterDeleted},
-		{Name: "paused", When: Observed.isPaused, Then: powerPaused},
+		{Name: "ClusterDeployment is being deleted", When: Observed.isDeleted, Then: clusterDeleted},
+		{Name: "power management is paused", When: Observed.isPaused, Then: powerPaused},
 		{Name: "not installed", When: Observed.isNotInstalled, Then: clusterNotInstalled},
 		{Name: "infrastructure disabled", When: Observed.isUnmanaged, Then: infraDisabled},
 		{Name: "invalid spec", When: Observed.hasInvalidSpec, Then: invalidSpec},
 		{Name: "hibernating", When: IsAsleep, Then: clusterHibernates},
-		{Name: "cannot hibernate", When: Observed.isRequestedHibernationUnsupported, Then: hibernationUnsupported},
+		{Name: "requested hibernation not supported", When: Observed.isRequestedHibernationUnsupported, Then: hibernationUnsupported},
 		{Name: "machines not observed", When: Observed.hasObservationError, Then: observationFailed},
-		{Name: "no machines", When: Observed.lacksMachines, Then: noMachinesFound},
+		{Name: "no machines found", When: Observed.lacksMachines, Then: noMachinesFound},
 
 		{Name: "hibernation refused", When: Observed.isHibernationRefused, Then: hibernationRefused},
 		{Name: "SyncSets not applied yet", When: Observed.awaitsFirstSync, Then: awaitFirstSync},

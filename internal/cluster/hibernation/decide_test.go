@@ -33,7 +33,7 @@ func TestDecide(t *testing.T) {
 	unknown := func(rule, reason string, after time.Duration) expectedPlan {
 		return expectedPlan{rule, NoAction{}, reason, reason, after}
 	}
-	unsupported := expectedPlan{"cannot hibernate", NoAction{}, hivev1.UnsupportedHibernationReason, hivev1.UnsupportedHibernationReason, driftInterval}
+	unsupported := expectedPlan{"requested hibernation not supported", NoAction{}, hivev1.UnsupportedHibernationReason, hivev1.UnsupportedHibernationReason, driftInterval}
 	optedOut := func(api APIState) func(*Observed) {
 		return func(o *Observed) { o.NoActuator, o.IsInfraDisabled, o.API, o.APIMessage = "x", true, api, "y" }
 	}
@@ -81,13 +81,13 @@ func TestDecide(t *testing.T) {
 		"unreachable cluster does not wait for SyncSets":                            {observedCluster(wantHibernating, nil, on, syncAwaited(time.Minute), func(o *Observed) { o.API = Unreachable }), writeNodes},
 		"cluster that has hibernated does not wait for SyncSets":                    {observedCluster(wantHibernating, resumedRecord(time.Hour), on, apiWithNodes(), syncAwaited(time.Minute)), writeNodes},
 		"running cluster does not wait for SyncSets":                                {observedCluster(hivev1.PowerStateRunning, nil, on, apiWithNodes(), syncAwaited(time.Minute)), runs(driftInterval)},
-		"deleted cluster is not changed":                                            {observedCluster(wantHibernating, openRecord(), off, func(o *Observed) { o.Deleted = true }), unknown("deleted", hivev1.DeletedReason, 0)},
+		"deleted cluster is not changed":                                            {observedCluster(wantHibernating, openRecord(), off, func(o *Observed) { o.Deleted = true }), unknown("ClusterDeployment is being deleted", hivev1.DeletedReason, 0)},
 		"deletion has precedence over every other observation": {
 			observedCluster(wantHibernating, nil, on, func(o *Observed) {
 				o.Deleted, o.Paused, o.Installed, o.Invalid, o.NoActuator, o.Incompatible, o.ObservationError = true, true, false, "x", "x", "x", throttledError()
-			}), unknown("deleted", hivev1.DeletedReason, 0),
+			}), unknown("ClusterDeployment is being deleted", hivev1.DeletedReason, 0),
 		},
-		"paused cluster is not changed": {observedCluster(wantHibernating, nil, on, func(o *Observed) { o.Paused, o.Installed = true, false }), unknown("paused", hivev1.PausedReason, driftInterval)},
+		"paused cluster is not changed": {observedCluster(wantHibernating, nil, on, func(o *Observed) { o.Paused, o.Installed = true, false }), unknown("power management is paused", hivev1.PausedReason, driftInterval)},
 		"cluster that is being installed is not changed": {
 			observedCluster(wantHibernating, nil, on, func(o *Observed) { o.Installed, o.Invalid = false, "x" }), unknown("not installed", hivev1.NotInstalledReason, 0),
 		},
@@ -104,7 +104,7 @@ func TestDecide(t *testing.T) {
 			observedCluster("", nil, "", optedOut(NotProbed), func(o *Observed) { o.Invalid = "x" }), optOut(running, hivev1.InvalidSpecReason, driftInterval),
 		},
 		"pause has precedence over an opt-out": {
-			observedCluster("", nil, "", optedOut(NotProbed), func(o *Observed) { o.Paused = true }), unknown("paused", hivev1.PausedReason, driftInterval),
+			observedCluster("", nil, "", optedOut(NotProbed), func(o *Observed) { o.Paused = true }), unknown("power management is paused", hivev1.PausedReason, driftInterval),
 		},
 
 		"cluster on a platform without an actuator cannot hibernate":                    {observedCluster(wantHibernating, nil, "", func(o *Observed) { o.NoActuator = "x" }), unsupported},
@@ -128,8 +128,8 @@ func TestDecide(t *testing.T) {
 		"recorded hibernation continues although the version is too old":       {observedCluster(wantHibernating, openRecord(), on, func(o *Observed) { o.Incompatible = "x" }), stop("i-0", "i-1")},
 
 		"observation error has precedence over a hibernation":                           {observedCluster(wantHibernating, openRecord(), on, func(o *Observed) { o.ObservationError = throttledError() }), unknown("machines not observed", hivev1.CloudThrottledReason, maxCloudInterval)},
-		"cluster without machines is not reported as hibernating":                       {observedCluster(wantHibernating, openRecord(), ""), unknown("no machines", hivev1.NoMachinesFoundReason, retryInterval)},
-		"cluster without machines is not reported as running":                           {observedCluster("", nil, ""), unknown("no machines", hivev1.NoMachinesFoundReason, retryInterval)},
+		"cluster without machines is not reported as hibernating":                       {observedCluster(wantHibernating, openRecord(), ""), unknown("no machines found", hivev1.NoMachinesFoundReason, retryInterval)},
+		"cluster without machines is not reported as running":                           {observedCluster("", nil, ""), unknown("no machines found", hivev1.NoMachinesFoundReason, retryInterval)},
 		"cluster with stopped machines and a hibernation record counts as hibernating":  {observedCluster(wantHibernating, openRecord(), off), hibernates},
 		"cluster with stopped machines and no hibernation record counts as hibernating": {observedCluster(wantHibernating, nil, off), hibernates},
 
@@ -221,11 +221,11 @@ func TestDecide(t *testing.T) {
 		"starting machine of a resuming cluster is awaited":                             {observedCluster("", resumingRecord(time.Second), on, secondMachine(goingOn)), followStart},
 		"cluster with a machine of a group cannot hibernate": {
 			observedCluster(wantHibernating, nil, on, machineOfGroup(1), apiWithNodes(readyNode("n0"))),
-			expectedPlan{"cannot hibernate", NoAction{}, hivev1.UnsupportedHibernationReason, hivev1.RunningHibernationReason, driftInterval},
+			expectedPlan{"requested hibernation not supported", NoAction{}, hivev1.UnsupportedHibernationReason, hivev1.RunningHibernationReason, driftInterval},
 		},
 		"hibernation ends with Unsupported after a group has replaced a machine": {
 			observedCluster(wantHibernating, openRecord(), off, secondMachine(on), machineOfGroup(1)),
-			expectedPlan{"cannot hibernate", NoAction{}, hivev1.UnsupportedHibernationReason, hivev1.UnsupportedHibernationReason, driftInterval},
+			expectedPlan{"requested hibernation not supported", NoAction{}, hivev1.UnsupportedHibernationReason, hivev1.UnsupportedHibernationReason, driftInterval},
 		},
 		"resuming cluster waits for its nodes": {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), staleNode("n1"))), waitNodes},
 		"resuming OpenShift cluster waits for an operator that has not reported": {

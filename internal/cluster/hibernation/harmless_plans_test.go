@@ -108,7 +108,7 @@ func longestInterval(rule string) time.Duration {
 // shortestInterval returns the shortest time until the next pass; zero if only an event can change anything.
 func shortestInterval(rule string) time.Duration {
 	switch rule {
-	case "deleted", "not installed", "invalid spec":
+	case "ClusterDeployment is being deleted", "not installed", "invalid spec":
 		return 0
 	case "record nodes", "record resume start", "record spot machines", "record machine groups", "record paused groups", "record drain end": // Rules that save the record: the next pass decides differently.
 		return immediately
@@ -216,7 +216,7 @@ func harmfulEffects(o Observed, p Plan) []string {
 	if p.Hibernating.Reason == hivev1.HibernatingHibernationReason && !o.allMachinesAre(actuator.Stopped) && (len(o.Machines) > 0 || !o.hasScaledGroups()) {
 		wrong = append(wrong, "hibernates with a machine that is not stopped, or without any")
 	}
-	isWhole := p.Rule == "cannot hibernate" && !o.hasNotResumed() || (o.NoActuator != "" || everyKnownMachineRuns(o)) && (!o.hasNotResumed() || nodesBack(o))
+	isWhole := p.Rule == "requested hibernation not supported" && !o.hasNotResumed() || (o.NoActuator != "" || everyKnownMachineRuns(o)) && (!o.hasNotResumed() || nodesBack(o))
 	// Before a hibernation, operators are read for the record only.
 	isBroken := !o.shouldHibernate() && slices.ContainsFunc(o.Operators, func(op ObservedOperator) bool { return op.Problem != "" })
 	isWhole = isWhole && !o.awaitsReplacement() && len(o.heldGroups()) == 0 && o.unconfirmedNote() == "" && !isBroken || p.Rule == "infrastructure disabled" // Ready reports the API server only.

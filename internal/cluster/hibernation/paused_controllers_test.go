@@ -67,7 +67,7 @@ func TestMachineControllersThatCannotBePausedAreRefused(t *testing.T) {
 			if (row.want == "") != (found == "") || !strings.Contains(found, row.want) {
 				t.Errorf("expected %q, found %q", row.want, found)
 			}
-			if p := Decide(o); (row.want != "") != (p.Rule == "cannot hibernate") {
+			if p := Decide(o); (row.want != "") != (p.Rule == "requested hibernation not supported") {
 				t.Errorf("expected the rule to agree with %q, found %q", row.want, p.Rule)
 			}
 		})

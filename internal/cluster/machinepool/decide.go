@@ -36,21 +36,21 @@ func rules() []decision.Rule[*situation, Plan] {
 		{Name: "the pool is being deleted", When: (*situation).isBeingDeleted, Then: func(*situation) Plan {
 			return waitForEvent(hivev1.MachinePoolDeletingReason, "The pool is being deleted; its MachineSets remain unchanged")
 		}},
-		{Name: "there is no cluster", When: (*situation).lacksCluster, Then: func(s *situation) Plan {
+		{Name: "the ClusterDeployment is missing", When: (*situation).lacksCluster, Then: func(s *situation) Plan {
 			return waitForEvent(hivev1.ClusterDeploymentMissingReason, fmt.Sprintf("Expected a ClusterDeployment %s in the namespace of the pool, found none", s.Spec.ClusterDeploymentRef.Name))
 		}},
 		{Name: "the pool is invalid", When: (*situation).isInvalid, Then: func(s *situation) Plan {
 			return waitForEvent(s.problem.Reason, s.problem.Message)
 		}},
 		{Name: "the cluster matches the pool", When: (*situation).isSettled, Then: (*situation).rest},
-		{Name: "paused", When: (*situation).isPaused, Then: func(*situation) Plan {
+		{Name: "changes to the pool are paused", When: (*situation).isPaused, Then: func(*situation) Plan {
 			return waitForEvent(hivev1.MachinePoolPausedReason, "An annotation of the ClusterDeployment pauses changes to its MachineSets")
 		}},
 		{Name: "the cluster may not be dialled", When: (*situation).mayNotDial, Then: func(*situation) Plan {
 			return waitForEvent(hivev1.MachinePoolWaitingReason, "Waiting until the cluster runs and its API server answers")
 		}},
 		{Name: "the next attempt must wait", When: (*situation).mustRest, Then: (*situation).awaitRetry},
-		{Name: "read and apply", When: decision.Always[*situation], Then: (*situation).apply},
+		{Name: "read and change the MachineSets", When: decision.Always[*situation], Then: (*situation).apply},
 	}
 }
 

@@ -55,8 +55,8 @@ func failing(refused *Refusal, noAnswer string) func(*Observed) {
 
 func TestDecide(t *testing.T) {
 	const (
-		rest, deleting, missing, senseless = "the cluster matches the pool", "the pool is being deleted", "there is no cluster", "the pool is invalid"
-		pause, wait, retry, apply          = "paused", "the cluster may not be dialled", "the next attempt must wait", "read and apply"
+		rest, deleting, missing, senseless = "the cluster matches the pool", "the pool is being deleted", "the ClusterDeployment is missing", "the pool is invalid"
+		pause, wait, retry, apply          = "changes to the pool are paused", "the cluster may not be dialled", "the next attempt must wait", "read and change the MachineSets"
 	)
 	refused := &Refusal{hivev1.MachinePoolRefusedReason, "no"}
 	type decided struct {

@@ -145,7 +145,7 @@ func TestEveryHistoryConvergesToThePool(t *testing.T) {
 	t.Logf("%d states", len(states))
 	for _, rule := range rules() {
 		switch rule.Name {
-		case "the pool is being deleted", "there is no cluster", "the pool is invalid": // This rule does not depend on any other input.
+		case "the pool is being deleted", "the ClusterDeployment is missing", "the pool is invalid": // This rule does not depend on any other input.
 		default:
 			if explorer.Steps()[rule.Name] == 0 {
 				t.Errorf("expected the rule %q to match in some state, found none", rule.Name)

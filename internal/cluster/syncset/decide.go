@@ -45,7 +45,7 @@ type situation struct {
 func rules() []decision.Rule[*situation, Plan] {
 	return []decision.Rule[*situation, Plan]{
 		{Name: "everything is applied", When: (*situation).isSettled, Then: (*situation).rest},
-		{Name: "paused", When: (*situation).isPaused, Then: func(s *situation) Plan {
+		{Name: "changes to the cluster are paused", When: (*situation).isPaused, Then: func(s *situation) Plan {
 			return s.wait(hiveinternalv1alpha1.SyncPausedReason, "An annotation of the ClusterDeployment pauses these changes: "+s.nameWork())
 		}},
 		{Name: "the cluster may not be dialled", When: (*situation).mayNotDial, Then: func(s *situation) Plan {
@@ -53,7 +53,7 @@ func rules() []decision.Rule[*situation, Plan] {
 		}},
 		{Name: "objects to apply are recorded", When: (*situation).needsRecord, Then: (*situation).record},
 		{Name: "the next attempt must wait", When: (*situation).mustRest, Then: (*situation).awaitRetry},
-		{Name: "apply", When: decision.Always[*situation], Then: (*situation).apply},
+		{Name: "apply the sets", When: decision.Always[*situation], Then: (*situation).apply},
 	}
 }
 

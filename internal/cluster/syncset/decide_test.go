@@ -63,7 +63,7 @@ func TestDecide(t *testing.T) {
 	oneApplied := observed([]ObservedSet{deletingSet("s", 1, a)}, applied("s", a))
 	changed := observed([]ObservedSet{deletingSet("s", 2, a)}, applied("s", a))
 	const (
-		rest, asleep, record, retry, apply = "everything is applied", "the cluster may not be dialled", "objects to apply are recorded", "the next attempt must wait", "apply"
+		rest, asleep, record, retry, apply = "everything is applied", "the cluster may not be dialled", "objects to apply are recorded", "the next attempt must wait", "apply the sets"
 	)
 	for name, row := range map[string]struct {
 		seen Observed
@@ -75,7 +75,7 @@ func TestDecide(t *testing.T) {
 			changed.with(func(o *Observed) { o.MayDial = false }), decided{rule: asleep, synced: "WaitingForCluster", recorded: []string{"a"}},
 		},
 		"changed set of a paused cluster waits": {
-			changed.with(func(o *Observed) { o.IsPaused = true }), decided{rule: "paused", synced: "Paused", recorded: []string{"a"}},
+			changed.with(func(o *Observed) { o.IsPaused = true }), decided{rule: "changes to the cluster are paused", synced: "Paused", recorded: []string{"a"}},
 		},
 		"object of the mode Sync is recorded before it is created": {
 			observed([]ObservedSet{deletingSet("s", 2, a, b)}, applied("s", a)), decided{rule: record, synced: "Applying", recorded: []string{"a", "b"}},

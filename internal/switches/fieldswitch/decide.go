@@ -75,7 +75,7 @@ func Decide(o ObservedSwitch) SwitchPlan {
 		saved: savings.ReadAnnotation(o.Object.GetAnnotations()),
 	}
 	if !o.Object.GetDeletionTimestamp().IsZero() {
-		s.plan.Rule = "deleted"
+		s.plan.Rule = "object is being deleted"
 		return s.plan
 	}
 	s.plan.Next = o.Object.DeepCopy()
@@ -169,14 +169,14 @@ func (s *decisionStep) stopOrRestore(isWanted bool, scheduled *torporv1alpha1.Sc
 	case !isWanted && isKept:
 		s.restore()
 	case isWanted:
-		s.plan.Rule = "stopped"
+		s.plan.Rule = "object is stopped"
 	default:
 		s.annotations[torporv1alpha1.StopRefusedAnnotation] = ""
 	}
 }
 
 func (s *decisionStep) refuse(why string) {
-	s.plan.Rule = "refused"
+	s.plan.Rule = "stop is refused"
 	s.annotations[torporv1alpha1.StopRefusedAnnotation] = why
 	if s.is.Refused != why {
 		s.plan.Events = append(s.plan.Events, RefusalEvent(why))
@@ -200,7 +200,7 @@ func (s *decisionStep) stop(scheduled *torporv1alpha1.ScheduledStop) {
 		s.refuse(err.Error())
 		return
 	}
-	s.plan.Rule = "stop"
+	s.plan.Rule = "stop the object"
 	s.saved = savings.Next(s.saved, s.Rate, s.Moment)
 	s.annotations[torporv1alpha1.RestoreAnnotation] = string(data)
 	s.annotations[torporv1alpha1.ResumedAnnotation], s.annotations[torporv1alpha1.StopRefusedAnnotation] = "", ""
@@ -212,7 +212,7 @@ func (s *decisionStep) stop(scheduled *torporv1alpha1.ScheduledStop) {
 }
 
 func (s *decisionStep) restore() {
-	s.plan.Rule = "restore"
+	s.plan.Rule = "restore the object"
 	kept := restoreFields(s.plan.Next.Object, s.is.Saved)
 	s.annotations[torporv1alpha1.RestoreAnnotation] = ""
 	note := "The object is restored to its state before the stop"

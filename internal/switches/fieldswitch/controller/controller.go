@@ -315,8 +315,8 @@ func report(_ *metav1.PartialObjectMetadata, seen fieldswitch.ObservedSwitch, pl
 		}
 		return out
 	case refused.Class == newRefusal:
-		return reconcile.FollowUp{Rule: "refused", RequeueAfter: refusedInterval, Events: []decision.Event{fieldswitch.RefusalEvent(refused.Message)}}
+		return reconcile.FollowUp{Rule: "change is refused", RequeueAfter: refusedInterval, Events: []decision.Event{fieldswitch.RefusalEvent(refused.Message)}}
 	default:
-		return reconcile.FollowUp{Rule: "refused", RequeueAfter: refusedInterval}
+		return reconcile.FollowUp{Rule: "change is refused", RequeueAfter: refusedInterval}
 	}
 }
