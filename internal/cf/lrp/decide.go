@@ -162,7 +162,7 @@ func ReadyCondition(o Observed, p Plan, ready int32) decision.Condition {
 	case p.Conflict != "":
 		return decision.False(korifiv1alpha1.NameTakenReason, p.Conflict)
 	case !o.LRP.DeletionTimestamp.IsZero():
-		return decision.False(korifiv1alpha1.StoppingReason, fmt.Sprintf("%d instances are left", len(o.Pods)))
+		return decision.False(korifiv1alpha1.StoppingReason, fmt.Sprintf("%d instances have not ended yet", len(o.Pods)))
 	case ready >= wantedInstances(o.LRP):
 		return decision.True(korifiv1alpha1.RunningReason, message)
 	case o.Refusal != "":

@@ -50,7 +50,7 @@ func Decide(o Observed) Plan {
 		return Plan{CreateNamespace: true, Why: "create the namespace"}
 	case !OwnsNamespace(o) || !o.Namespace.DeletionTimestamp.IsZero():
 		return Plan{LookAgain: true, Why: "name taken", Ready: new(decision.False(korifiv1alpha1.NameTakenReason,
-			"expected the namespace "+name+" to be free, found one that has another owner or is being deleted; delete that namespace, or choose another name"))}
+			"expected the namespace "+name+" to be unused, found one that has another owner or is being deleted; delete that namespace, or choose another name"))}
 	default:
 		return Plan{AddLabels: missingLabels(o.Namespace), CreatePolicy: o.LacksPolicy, Why: "nothing to change", Ready: new(decision.True(korifiv1alpha1.NamespaceReadyReason, "the namespace "+name+" exists"))}
 	}

@@ -41,7 +41,7 @@ func planWaitForUpstream(o Observed) Plan {
 }
 
 func planStopping(o Observed) Plan {
-	return Plan{Ready: decision.False(korifiv1alpha1.StoppingReason, fmt.Sprintf("%d instances are left", o.obsoleteRemains().pods))}
+	return Plan{Ready: decision.False(korifiv1alpha1.StoppingReason, fmt.Sprintf("%d instances have not ended yet", o.obsoleteRemains().pods))}
 }
 
 func planStopped(Observed) Plan {

@@ -65,7 +65,7 @@ func (*Actuator) Platform() string { return "libvirt" }
 func (*Actuator) Describe() actuator.Description {
 	return actuator.Description{
 		FoundBy: "metadata, or names such as `INFRA_ID-worker-0`", Stopped: "shut off, by ACPI", Credentials: "`" + uriKey + "` with a client certificate",
-		Calls:  "one listing and two small calls for each domain of a host, three for each machine of an order",
+		Calls:  "one listing and two small calls for each domain of a host, three calls for each machine of an order",
 		Errors: errorTable().Describe(),
 	}
 }

@@ -35,7 +35,7 @@ func Rules() []decision.Rule[Observed, Plan] {
 		{Name: "start machines again", When: Observed.awaitsSpotRecordInPart, Then: startMachinesAgain},
 		{Name: "record machine groups", When: Observed.hasUnrecordedGroups, Then: recordGroups},
 		{Name: "record paused groups", When: Observed.hasUnrecordedPauses, Then: recordPauses},
-		{Name: "hold machine groups", When: Observed.hasGroupsToHold, Then: holdGroups},
+		{Name: "suspend, pause or scale machine groups", When: Observed.hasGroupsToHold, Then: holdGroups},
 		{Name: "stop machines", When: Observed.hasMachinesToStop, Then: stopMachines},
 		{Name: "terminate spot machines", When: Observed.hasMachinesToTerminate, Then: terminateMachines},
 		{Name: "machines are stopping", When: Observed.shouldHibernate, Then: awaitStopped},

@@ -413,9 +413,9 @@ func TestUnsettledGroupsAreAwaited(t *testing.T) {
 		edit       func(*Observed)
 		rule, text string
 	}{
-		"EKS update from a size above zero during the stop: Torpor waits without an order": {func(*Observed) {}, "hold machine groups", "scaled to zero: workers-a (EKS is updating it)"},
-		"EKS update at a size of zero during the stop: Torpor waits without an order":      {func(o *Observed) { o.Groups[0].Min, o.Groups[0].Desired, o.Machines = 0, 0, o.Machines[:1] }, "hold machine groups", "(EKS is updating it)"},
-		"EKS update at a size of zero and without machines: not hibernating yet":           {func(o *Observed) { o.Groups[0].Min, o.Groups[0].Desired, o.Machines = 0, 0, nil }, "hold machine groups", "(EKS is updating it)"},
+		"EKS update from a size above zero during the stop: Torpor waits without an order": {func(*Observed) {}, "suspend, pause or scale machine groups", "scaled to zero: workers-a (EKS is updating it)"},
+		"EKS update at a size of zero during the stop: Torpor waits without an order":      {func(o *Observed) { o.Groups[0].Min, o.Groups[0].Desired, o.Machines = 0, 0, o.Machines[:1] }, "suspend, pause or scale machine groups", "(EKS is updating it)"},
+		"EKS update at a size of zero and without machines: not hibernating yet":           {func(o *Observed) { o.Groups[0].Min, o.Groups[0].Desired, o.Machines = 0, 0, nil }, "suspend, pause or scale machine groups", "(EKS is updating it)"},
 		"EKS update during the hibernation: stays hibernating": {func(o *Observed) {
 			o.Groups[0].Min, o.Groups[0].Desired, o.Machines, o.Record.AsleepAt = 0, 0, nil, new(metav1.NewTime(o.Now))
 		}, "hibernating", ""},

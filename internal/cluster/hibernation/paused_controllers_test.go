@@ -95,12 +95,12 @@ func TestPausesAreRecordedBeforeTheyAreSet(t *testing.T) {
 		want           string
 	}{
 		"paused MachineHealthChecks are recorded with the time of the pause": {PausedByUs, PausedByUs, nil, "record paused groups"},
-		"active MachineHealthCheck prevents the stop":                        {PausedByUs, NotPaused, nil, "hold machine groups"},
+		"active MachineHealthCheck prevents the stop":                        {PausedByUs, NotPaused, nil, "suspend, pause or scale machine groups"},
 		"active Cluster prevents the stop":                                   {NotPaused, PausedByUs, nil, "record paused groups"},
-		"MachineHealthChecks that were not read prevent the stop":            {PausedByUs, PausedByUs, func(o *Observed) { o.Groups, o.HasReadHealthChecks = o.Groups[:1], false }, "hold machine groups"},
+		"MachineHealthChecks that were not read prevent the stop":            {PausedByUs, PausedByUs, func(o *Observed) { o.Groups, o.HasReadHealthChecks = o.Groups[:1], false }, "suspend, pause or scale machine groups"},
 		"cluster that does not respond prevents the stop until the time limit": {PausedByUs, PausedByUs, func(o *Observed) {
 			o.API, o.Groups, o.HasReadHealthChecks = Unreachable, o.Groups[:1], false
-		}, "hold machine groups"},
+		}, "suspend, pause or scale machine groups"},
 		"cluster that does not respond within the time limit does not prevent the stop": {PausedByUs, PausedByUs, func(o *Observed) {
 			o.API, o.Groups, o.HasReadHealthChecks, o.Now = Unreachable, o.Groups[:1], false, o.Now.Add(nodeRecordWindow)
 		}, "stop machines"},

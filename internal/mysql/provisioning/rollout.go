@@ -120,31 +120,31 @@ func DecideRollout(o ObservedRollout) RolloutPlan {
 	unserved := o.ordinalsWhere(func(p PodState) bool { return !p.Served })
 	switch {
 	case o.Offline:
-		return RolloutPlan{Rule: "offline", Action: Nothing{}, Done: true, EndsTurn: true}
+		return RolloutPlan{Rule: "cluster is offline", Action: Nothing{}, Done: true, EndsTurn: true}
 	case !o.RevisionKnown:
 		return waitingPlan("the template is new", "the StatefulSet controller has not observed the newest template yet")
 	case len(absent) == 0 && len(outdated) == 0 && len(down) == 0:
-		return RolloutPlan{Rule: "done", Action: Nothing{}, Done: true, EndsTurn: true}
+		return RolloutPlan{Rule: "rollout is complete", Action: Nothing{}, Done: true, EndsTurn: true}
 	case len(outdated) == 0:
 		return waitingPlan("nothing to replace", "waiting for "+o.podNames(unionSorted(absent, down)))
 	case o.ClusteringStopped:
 		return waitingPlan("clustering is stopped", fmt.Sprintf("the rollout waits while clustering is stopped; still to be replaced: %s; "+
 			"to continue, run: kubectl moco start clustering %s", o.podNames(outdated), o.Name)).endTurn()
 	case o.StoppedInstances:
-		return waitingPlan("instances are stopped", fmt.Sprintf("the rollout waits while clustering is stopped for single "+
+		return waitingPlan("clustering of instances is stopped", fmt.Sprintf("the rollout waits while clustering is stopped for single "+
 			"instances; still to be replaced: %s; to continue, remove the annotation clustering-stopped-instances", o.podNames(outdated))).endTurn()
 	// The rollout also waits while a new Pod is not ready, because a broken template must not reach a second serving
 	// Pod. If the new Pod can become ready only after the broken primary's Pod is replaced, the rollout must be forced.
 	case len(absent) > 0 || len(down) > 0 && (!o.Forced || broken == None):
-		return waitingPlan("one at a time", "the rollout waits for "+o.podNames(unionSorted(absent, down)))
+		return waitingPlan("another Pod is not ready", "the rollout waits for "+o.podNames(unionSorted(absent, down)))
 	// The new template may fix a broken Pod, so its replacement does not wait for a healthy cluster. A broken primary
 	// still comes last, because a failover to an outdated serving replica is possible.
 	case broken != None && (broken != o.Primary || len(outdated) == 1 || len(down) > 0):
 		return RolloutPlan{Rule: "replace a broken Pod", Action: ReplacePod{broken}, Message: "replacing " + o.podNames([]int{broken}) + ", which is not ready", RequeueAfter: rolloutRetry, Forced: len(down) > 0}
 	case !o.Healthy && o.Forced && young >= SettleTime:
-		return RolloutPlan{Rule: "forced", Action: ReplacePod{replica}, Message: "replacing " + o.podNames([]int{replica}) + forcedBy, RequeueAfter: rolloutRetry, Forced: true}
+		return RolloutPlan{Rule: "forced replacement", Action: ReplacePod{replica}, Message: "replacing " + o.podNames([]int{replica}) + forcedBy, RequeueAfter: rolloutRetry, Forced: true}
 	case (!o.Healthy || o.Primary == None) && !o.Forced:
-		return waitingPlan("not healthy", fmt.Sprintf("the rollout waits until the cluster is healthy; still to be replaced: %s; to continue now, with a loss of "+
+		return waitingPlan("cluster is not healthy", fmt.Sprintf("the rollout waits until the cluster is healthy; still to be replaced: %s; to continue now, with a loss of "+
 			"availability, set the annotation %s: \"true\"", o.podNames(outdated), mocov1beta2.ForceRolloutAnnotation)).requeueAfter(rolloutRetry)
 	// Healthy may date from before the last Pod was replaced, because clustering may be slow or hang.
 	case len(unserved) > 0 && o.Healthy:
@@ -168,7 +168,7 @@ func DecideRollout(o ObservedRollout) RolloutPlan {
 func (o ObservedRollout) handOver() RolloutPlan {
 	primary := o.podNames([]int{o.Primary})
 	if o.Pods[o.Primary].DemotionRequested {
-		return waitingPlan("switchover", "the rollout waits for a switchover before "+primary+" is replaced").requeueAfter(rolloutRetry)
+		return waitingPlan("waiting for the switchover", "the rollout waits for a switchover before "+primary+" is replaced").requeueAfter(rolloutRetry)
 	}
 	return RolloutPlan{
 		Rule: "demote the primary", Action: RequestSwitchover{o.Primary}, RequeueAfter: rolloutRetry, TakesTurn: !o.Forced,

@@ -82,7 +82,7 @@ func (l *strangerLimits) review(ctx context.Context, remote string, seen credent
 		case slots <- struct{}{}:
 			defer func() { <-slots }()
 		case <-ctx.Done():
-			return apierrors.NewServiceUnavailable("expected a free slot to review a new credential, found none in time; try again", ctx.Err())
+			return apierrors.NewServiceUnavailable("expected fewer new credentials at the same time, found too many to review this one in time; try again", ctx.Err())
 		}
 	}
 	// Other credentials may have failed during the wait.

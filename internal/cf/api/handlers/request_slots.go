@@ -84,7 +84,7 @@ func takeSlot(ctx context.Context, slots chan<- struct{}) error {
 	case slots <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return apierrors.NewServiceUnavailable("expected a free slot for this kind of request, found none in time; try again", ctx.Err())
+		return apierrors.NewServiceUnavailable("expected fewer requests of this kind at the same time, found too many to process this request in time; try again", ctx.Err())
 	}
 }
 

@@ -35,7 +35,7 @@ func (c Controller) act(ctx context.Context, seen *clusterObservation, plan hibe
 	case hibernation.StartMachines:
 		c.accounts.Order(seen.name, cloudcalls.StartVerb, do.IDs, plan.RetryAfter)
 	case hibernation.HoldGroups:
-		log.FromContext(ctx).Info("Holding groups of machines", "groups", do.Changes)
+		log.FromContext(ctx).Info("Suspending, pausing or scaling down machine groups", "groups", do.Changes)
 		return c.holdGroups(ctx, seen, do.Changes, plan.RetryAfter)
 	case hibernation.ReleaseGroups:
 		log.FromContext(ctx).Info("Restoring groups of machines", "groups", do.Changes)

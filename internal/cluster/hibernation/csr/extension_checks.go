@@ -73,11 +73,11 @@ func requestedExtensions(der []byte) (extensions []pkix.Extension, problem strin
 	}
 	first, ok := decodeExactly[pkcs10Attribute](info.RawAttributes[0].FullBytes)
 	if len(info.RawAttributes) > 1 || !ok || !first.ID.Equal(oidExtensionRequest()) || len(first.Values) != 1 {
-		return nil, "expected no attribute but extensionRequest, once, with one value, found others"
+		return nil, "expected exactly one attribute, extensionRequest with one value, found other attributes"
 	}
 	extensions, ok = decodeExactly[[]pkix.Extension](first.Values[0].FullBytes)
 	if !ok {
-		return nil, "expected a list of extensions in extensionRequest, found something else"
+		return nil, "expected a list of extensions in extensionRequest, found other data"
 	}
 	return extensions, ""
 }

@@ -29,7 +29,7 @@ func requireSingleMachine(c judgedRequest) string {
 
 func requireMachineStays(c judgedRequest) string {
 	if c.machines[0].Deleting {
-		return fmt.Sprintf("expected the machine of node %s to stay, found that it is being deleted", quoteBounded(c.nodeName))
+		return fmt.Sprintf("expected the machine of node %s not to be deleted, found that it is being deleted", quoteBounded(c.nodeName))
 	}
 	return ""
 }

@@ -31,7 +31,7 @@ func parseRequest(data []byte) (parsed *x509.CertificateRequest, problem string)
 		return nil, "expected exactly one PEM block without headers, found headers, more data or another encoding"
 	}
 	if _, ok := decodeExactly[certificationRequest](block.Bytes); !ok {
-		return nil, "expected a DER-encoded PKCS #10 request, found something else"
+		return nil, "expected a DER-encoded PKCS #10 request, found other data"
 	}
 	parsed, err := x509.ParseCertificateRequest(block.Bytes)
 	if err != nil {

@@ -61,7 +61,7 @@ func ReadSegmentHeader(from io.Reader) (SegmentHeader, error) {
 	}
 	size := binary.LittleEndian.Uint32(head[4:])
 	if binary.LittleEndian.Uint32(head[:]) != skippableFrame || size > maxSegmentHeader {
-		return h, errors.New("expected a segment of the binary log, found something else")
+		return h, errors.New("expected a segment of the binary log, found other data")
 	}
 	if err := json.NewDecoder(io.LimitReader(from, int64(size))).Decode(&h); err != nil {
 		return h, fmt.Errorf("read the header of a segment: %w", err)
@@ -75,7 +75,7 @@ func ReadWholeLog(from io.Reader) (SegmentHeader, error) {
 	buffered := bufio.NewReaderSize(from, readBuffer)
 	var magic [len(FileMagic)]byte
 	if _, err := io.ReadFull(buffered, magic[:]); err != nil || string(magic[:]) != FileMagic {
-		return h, fmt.Errorf("expected a binary log, found something else (%w)", err)
+		return h, fmt.Errorf("expected a binary log, found other data (%w)", err)
 	}
 	for {
 		event, err := ReadEvent(buffered)

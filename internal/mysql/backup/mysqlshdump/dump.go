@@ -148,7 +148,7 @@ func eachFile(archive io.Reader, visit func(name string, size int64, from io.Rea
 			return nil
 		}
 		if errors.Is(err, tar.ErrHeader) {
-			return formatErrorf("expected a tar archive, found something else")
+			return formatErrorf("expected a tar archive, found other data")
 		}
 		if err != nil {
 			return fmt.Errorf("read the archive: %w", err)

@@ -260,7 +260,7 @@ func (w *sqlWriter) value(field []byte, encoding columnEncoding) error {
 	}
 	for _, c := range digits {
 		if !strings.ContainsRune("0123456789abcdefABCDEF", rune(c)) {
-			return formatErrorf("expected hexadecimal digits, found others")
+			return formatErrorf("expected hexadecimal digits, found other characters")
 		}
 	}
 	_, err = w.Write(digits)
@@ -346,7 +346,7 @@ func (w *sqlWriter) decoded(text []byte) error {
 		text = text[len(next):]
 		n, err := base64.StdEncoding.Decode(plain[:], next)
 		if err != nil || len(text) > 0 && n < len(plain) {
-			return formatErrorf("expected base64, found something else")
+			return formatErrorf("expected base64, found other characters")
 		}
 		if _, err := w.Write(digits[:hex.Encode(digits[:], plain[:n])]); err != nil {
 			return err

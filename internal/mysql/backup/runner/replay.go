@@ -229,7 +229,7 @@ type transactionFilter struct {
 func (f *transactionFilter) run() error {
 	var magic [len(binlogparser.FileMagic)]byte
 	if _, err := io.ReadFull(f.from, magic[:]); err != nil || string(magic[:]) != binlogparser.FileMagic {
-		return fmt.Errorf("expected a binary log, found something else (%w)", err)
+		return fmt.Errorf("expected a binary log, found other data (%w)", err)
 	}
 	if _, err := f.to.Write(magic[:]); err != nil {
 		return err
