@@ -4,6 +4,7 @@ package kinds
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -228,11 +229,28 @@ func clusterEffects(cd *hivev1.ClusterDeployment, scheduled *torporv1alpha1.Sche
 	if state == string(hivev1.PowerStateHibernating) {
 		return []string{"The cluster already hibernates", r.DescribeEnd(startCommand)}
 	}
-	return []string{
-		"Its nodes are recorded, which takes half a minute at most",
-		"Its machines on " + platform + " are stopped, and disks and addresses are kept; without annotations for an order or a drain, all machines stop at once, and Pods are not evicted first",
-		"No controller connects to the cluster during the stop: SyncSets and MachinePools wait",
-		r.DescribeEnd(startCommand),
+	effects := []string{"Its nodes are recorded, which takes half a minute at most"}
+	effects = append(effects, stopEffects(hibernation.ReadStopOptions(cd.Annotations), platform)...)
+	return append(effects, "No controller connects to the cluster during the stop: SyncSets and MachinePools wait", r.DescribeEnd(startCommand))
+}
+
+// stopEffects describes what a stop with these options does to the machines of a cluster.
+func stopEffects(o hibernation.StopOptions, platform string) []string {
+	stop, drain := "All its machines on "+platform+" are stopped at once", ", and no Pod is evicted first"
+	if o.WorkersFirst {
+		stop = "Its workers on " + platform + " are stopped before its control plane"
+	}
+	if o.DrainBudget > 0 {
+		drain = fmt.Sprintf(", after the Pods of its workers have been evicted for at most %s", o.DrainBudget)
+	}
+	kept := "Disks and addresses are kept, except those of spot machines that can only be terminated"
+	switch o.MachineGroups {
+	case hivev1.MachineGroupsSuspend:
+		return []string{"Its machine groups replace no machine until the start", stop + drain, kept}
+	case hivev1.MachineGroupsScaleToZero:
+		return []string{"Its machine groups are scaled to zero, which terminates their machines", stop + drain, kept + ", and those of machine groups"}
+	default:
+		return []string{stop + drain, kept}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
 	"github.com/torpor-dev/torpor/internal/stop/preflight"
 )
 
@@ -54,6 +55,39 @@ func TestAPlanNamesTheRequirementThatRefusesAStop(t *testing.T) {
 			isRefused := slices.ContainsFunc(found, func(f preflight.Finding) bool { return f.Code == torporv1alpha1.StopRefusedFinding })
 			if isRefused != row.want {
 				t.Errorf("expected a refused stop: %t, found %+v", row.want, found)
+			}
+		})
+	}
+}
+
+// TestPlanOfAStopNamesItsOptions has clusters with the annotations that change how machines are stopped.
+func TestPlanOfAStopNamesItsOptions(t *testing.T) {
+	const kept = "Disks and addresses are kept, except those of spot machines that can only be terminated"
+	for name, row := range map[string]struct {
+		annotations map[string]string
+		want        []string
+	}{
+		"without annotations: all machines are stopped at once": {nil, []string{"All its machines on aws are stopped at once, and no Pod is evicted first", kept}},
+		"workers first: the control plane is stopped last": {
+			map[string]string{hivev1.StopOrderAnnotation: hivev1.StopWorkersFirst},
+			[]string{"Its workers on aws are stopped before its control plane, and no Pod is evicted first", kept},
+		},
+		"drain: Pods are evicted first": {
+			map[string]string{hivev1.DrainBudgetAnnotation: "10m"},
+			[]string{"All its machines on aws are stopped at once, after the Pods of its workers have been evicted for at most 10m0s", kept},
+		},
+		"suspended groups: no machine is replaced": {
+			map[string]string{hivev1.MachineGroupsAnnotation: hivev1.MachineGroupsSuspend},
+			[]string{"Its machine groups replace no machine until the start", "All its machines on aws are stopped at once, and no Pod is evicted first", kept},
+		},
+		"groups scaled to zero: their machines are terminated": {
+			map[string]string{hivev1.MachineGroupsAnnotation: hivev1.MachineGroupsScaleToZero},
+			[]string{"Its machine groups are scaled to zero, which terminates their machines", "All its machines on aws are stopped at once, and no Pod is evicted first", kept + ", and those of machine groups"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if found := stopEffects(hibernation.ReadStopOptions(row.annotations), "aws"); !slices.Equal(found, row.want) {
+				t.Errorf("expected %q, found %q", row.want, found)
 			}
 		})
 	}
