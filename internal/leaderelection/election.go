@@ -33,7 +33,8 @@ const (
 	leaseDuration = 45 * time.Second
 	renewDeadline = 15 * time.Second
 	retryPeriod   = 5 * time.Second
-	renewInterval = 20 * time.Second
+	// renewInterval is just below a multiple of retryPeriod, so that a Lease is renewed every 25 s.
+	renewInterval = 24 * time.Second
 	// callTimeout is shorter than renewDeadline, so that one request without a response does not end the manager.
 	callTimeout = 5 * time.Second
 )

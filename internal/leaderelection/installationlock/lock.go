@@ -26,7 +26,7 @@ import (
 
 const (
 	leaseDuration = time.Minute
-	renewInterval = 15 * time.Second
+	renewInterval = 30 * time.Second
 	retryInterval = 2 * time.Second
 	callTimeout   = 10 * time.Second
 )
@@ -53,6 +53,9 @@ type Lock struct {
 	// Leads is closed when this replica leads a part. The replicas that lead hold the Lock for all replicas.
 	Leads <-chan struct{}
 	Clock clock.Clock
+
+	// written is the Lease as this replica last wrote it; nil if the Lease has to be read first.
+	written *coordinationv1.Lease
 
 	mu      sync.Mutex
 	failure error
@@ -123,10 +126,23 @@ func (c *Lock) note(ctx context.Context, err error) {
 	}
 }
 
-// renew acquires or renews the Lease.
+// renew acquires or renews the Lease. A Lease that no other manager has written since the last renewal is renewed
+// without a read.
 func (c *Lock) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	if held := c.written; held != nil {
+		c.written = nil
+		lease.Take(held, c.Namespace, leaseDuration, c.Clock.Now())
+		err := c.Client.Update(ctx, held)
+		if err == nil {
+			c.written = held
+			return nil
+		}
+		if !k8serrors.IsConflict(err) && !k8serrors.IsNotFound(err) {
+			return fmt.Errorf("write the Lease %s/%s: %w", lease.Namespace, lease.Name, err)
+		}
+	}
 	held := newLease()
 	err := c.Reader.Get(ctx, client.ObjectKeyFromObject(held), held)
 	if client.IgnoreNotFound(err) != nil {
@@ -146,6 +162,7 @@ func (c *Lock) renew(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("write the Lease %s/%s: %w", lease.Namespace, lease.Name, err)
 	}
+	c.written = held
 	return nil
 }
 

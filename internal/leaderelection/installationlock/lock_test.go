@@ -3,6 +3,7 @@
 package installationlock
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -16,12 +17,25 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
+// countingReader counts the reads of objects.
+type countingReader struct {
+	client.Reader
+
+	count int
+}
+
+func (r *countingReader) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	r.count++
+	return r.Reader.Get(ctx, key, obj, opts...)
+}
+
 func TestOneInstallationActs(t *testing.T) {
 	t.Parallel()
 	hub := testenv.StartAPIServer(t)
 	now := clocktesting.NewFakeClock(time.Now())
+	reads := &countingReader{Reader: hub.Client}
 	lock := func(namespace string) *Lock {
-		return &Lock{Reader: hub.Client, Client: hub.Client, Namespace: namespace, Clock: now}
+		return &Lock{Reader: reads, Client: hub.Client, Namespace: namespace, Clock: now}
 	}
 	attempt := func(c *Lock, acts bool, words string) {
 		t.Helper()
@@ -37,11 +51,17 @@ func TestOneInstallationActs(t *testing.T) {
 	}
 	attempt(first, true, "")
 	for range 5 {
+		before := reads.count
 		attempt(second, false, "the installation in namespace other waits until that installation is uninstalled")
 		now.Step(renewInterval)
 		attempt(first, true, "")
+		if found := reads.count - before; found != 1 {
+			t.Errorf("expected only the other installation to read the Lease, found %d reads", found)
+		}
 	}
-	t.Log("The next leader of the same installation is active immediately.")
+	t.Log("The next leader of the same installation is active immediately, and both replicas renew the Lease.")
+	attempt(replica, true, "")
+	attempt(first, true, "")
 	attempt(replica, true, "")
 	t.Log("After the first installation is removed, the second one becomes active, and remains so when the first one returns.")
 	now.Step(leaseDuration)
