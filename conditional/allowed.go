@@ -223,7 +223,7 @@ func findMissingRight(ctx context.Context, c authorizationclient.SelfSubjectAcce
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &rights[i]}}
 		answer, err := c.Create(ctx, review, metav1.CreateOptions{})
 		if err != nil {
-			return i, false, fmt.Errorf("check the right to %s: %w", describeRight(rights[i]), err)
+			return i, false, fmt.Errorf("check the permission to %s: %w", describeRight(rights[i]), err)
 		}
 		if !answer.Status.Allowed {
 			return i, true, nil

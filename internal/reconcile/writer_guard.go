@@ -152,7 +152,7 @@ func (p *Pass[T, S, P]) patchReport(ctx context.Context, obj T, conditions []met
 	}
 	text, err := json.Marshal(patch)
 	if err != nil {
-		return fmt.Errorf("encode the report of another writer: %w", err)
+		return fmt.Errorf("encode the report about another writer: %w", err)
 	}
 	err = p.Client.Status().Patch(ctx, copyOf(obj), client.RawPatch(kind, text), client.FieldOwner(otherwriter.FieldManager))
 	if err = client.IgnoreNotFound(err); err != nil {

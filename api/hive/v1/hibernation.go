@@ -341,7 +341,7 @@ type HibernationCheck struct {
 	// earlier. After this time, a resume needs manual steps. Unset if neither certificate could be read.
 	// +optional
 	WakeBy *metav1.Time `json:"wakeBy,omitempty"`
-	// Findings holds one finding for each code. Some findings apply only to long stops.
+	// Findings holds at most one finding for each code. Some findings apply only to long stops.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32

@@ -117,7 +117,7 @@ const Finalizer = "moco.cybozu.com/mysqlcluster"
 const (
 	// RoleLabel is primary or replica. It is absent on a Pod without a role.
 	RoleLabel = "moco.cybozu.com/role"
-	// NameLabel is always mysql.
+	// NameLabel is mysql for the servers, and mysql-backup, mysql-restore or mysql-binlog for Jobs and Deployments of backups.
 	NameLabel = "app.kubernetes.io/name"
 	// InstanceLabel is the name of the MySQLCluster.
 	InstanceLabel = "app.kubernetes.io/instance"

@@ -12,7 +12,7 @@ const (
 	// 2026-11-20T22:00:00Z), or a duration such as 8h, which counts from the time at which the annotation was written.
 	// Each switch of a MySQLCluster may have its own.
 	UntilAnnotation = "torpor.dev/until"
-	// StoppedWithAnnotation is namespace/NAME if the object was stopped together with the other objects of the
+	// StoppedWithAnnotation holds namespace/NAME if the object was stopped together with the other objects of the
 	// namespace NAME. A start of the namespace starts only objects with this annotation.
 	StoppedWithAnnotation = "torpor.dev/stopped-with"
 )

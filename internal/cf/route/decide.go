@@ -155,7 +155,7 @@ func FindHolder(obj *korifiv1alpha1.CFRoute, ofHost []*korifiv1alpha1.CFRoute) *
 	return nil
 }
 
-// FQDN returns the fully qualified domain name of an address.
+// FQDN returns the fully qualified domain name of a route.
 func FQDN(spec korifiv1alpha1.CFRouteSpec, domain *korifiv1alpha1.CFDomain) string {
 	return HostOf(spec) + "." + domain.Spec.Name
 }

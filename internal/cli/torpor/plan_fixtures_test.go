@@ -228,8 +228,8 @@ func faults() map[string]map[string]planFixture {
 			"a list request that the cluster rejects: NotChecked": {args: stop, hub: fixtureCluster, unread: "CronJobs"},
 		},
 		torporv1alpha1.StopRefusedFinding: {
-			"a Deployment that another object controls: StopRefused": {args: "deployment/NAME", hub: strings.Replace(fixtureDeployment, "{name: NAME}", "{name: NAME, ownerReferences: [{apiVersion: example.com/v1, kind: Shop, name: shop, uid: 1-2, controller: true}]}", 1)},
-			"an autoscaler that scales from zero: StopRefused":       {args: "deployment/NAME", hub: fixtureDeployment + strings.Replace(fixtureAutoscaler, "{name: NAME}", "{name: NAME, ownerReferences: [{apiVersion: keda.sh/v1alpha1, kind: ScaledObject, name: NAME, uid: 1-2, controller: true}]}", 1)},
+			"a Deployment that another object controls: StopRefused":             {args: "deployment/NAME", hub: strings.Replace(fixtureDeployment, "{name: NAME}", "{name: NAME, ownerReferences: [{apiVersion: example.com/v1, kind: Shop, name: shop, uid: 1-2, controller: true}]}", 1)},
+			"a Deployment with an autoscaler that scales from zero: StopRefused": {args: "deployment/NAME", hub: fixtureDeployment + strings.Replace(fixtureAutoscaler, "{name: NAME}", "{name: NAME, ownerReferences: [{apiVersion: keda.sh/v1alpha1, kind: ScaledObject, name: NAME, uid: 1-2, controller: true}]}", 1)},
 		},
 		torporv1alpha1.UntilInvalidFinding: {
 			"a malformed end in torpor.dev/until: UntilInvalid": {args: stop, hub: strings.Replace(fixtureCluster, "{name: NAME}", "{name: NAME, annotations: {torpor.dev/until: tomorrow}}", 1)},

@@ -18,12 +18,14 @@ import (
 
 // slumberExplanation is the output of why for a Slumber or ClusterSlumber.
 type slumberExplanation struct {
-	Name        string                             `json:"name"`
-	Namespace   string                             `json:"namespace,omitempty"`
-	TimeZone    string                             `json:"timeZone"`
-	Windows     []torporv1alpha1.SlumberWindow     `json:"windows,omitempty"`
-	Status      torporv1alpha1.SlumberStatus       `json:"status"`
-	Next        []torporv1alpha1.SlumberTransition `json:"next"`
+	Name      string                             `json:"name"`
+	Namespace string                             `json:"namespace,omitempty"`
+	TimeZone  string                             `json:"timeZone"`
+	Windows   []torporv1alpha1.SlumberWindow     `json:"windows,omitempty"`
+	Status    torporv1alpha1.SlumberStatus       `json:"status"`
+	Next      []torporv1alpha1.SlumberTransition `json:"next"`
+	// since is status.since in the time zone of the schedule; empty if the Slumber has no state yet.
+	since       string
 	isSuspended bool
 }
 
@@ -65,7 +67,13 @@ func (a *commands) explain(s *torporv1alpha1.Slumber) slumberExplanation {
 		Name: stoprecord.NameSlumber(s.Name), Namespace: s.Namespace, TimeZone: s.Spec.TimeZone, Windows: s.Spec.Windows,
 		Status: s.Status, isSuspended: s.Spec.Suspend,
 	}
+	if s.Status.Since != nil {
+		told.since = a.formatTime(s.Status.Since)
+	}
 	if schedule, err := slumber.ParseSchedule(s.Spec); err == nil {
+		if s.Status.Since != nil {
+			told.since = schedule.Local(s.Status.Since.Time).Format(slumber.LocalTime)
+		}
 		told.Next = schedule.NextTransitions(a.clock.Now())
 		for i := range told.Next {
 			told.Next[i].At = metav1.NewTime(schedule.Local(told.Next[i].At.Time))
@@ -96,8 +104,8 @@ func (a *commands) writeSlumber(told slumberExplanation) error {
 		first += " in namespace " + told.Namespace
 	}
 	state := formatCell(string(told.Status.State))
-	if told.Status.Since != nil {
-		state += " since " + a.formatTime(told.Status.Since) + " (" + a.formatAge(told.Status.Since) + " ago)"
+	if told.since != "" {
+		state += " since " + told.since + " (" + a.formatAge(told.Status.Since) + " ago)"
 	}
 	lines := []string{first + ": " + state}
 	for _, w := range told.Windows {

@@ -82,7 +82,8 @@ type Observed struct {
 	APIMessage string
 	// IsAPIProblemLasting is true if waiting does not solve the problem, unlike with a starting server.
 	IsAPIProblemLasting bool
-	// IsAPIForbidden is true if the API server responds and has permanently refused to list nodes.
+	// IsAPIForbidden is true if the API server responds, but has permanently forbidden a request of the last poll, for
+	// example to list nodes.
 	IsAPIForbidden bool
 	// IsAPICostly is true if the last probe used up its budget. The cluster is probed less often then.
 	IsAPICostly bool

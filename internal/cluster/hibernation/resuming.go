@@ -138,7 +138,7 @@ func clusterRuns(o Observed) Plan {
 func clusterRunsInPart(o Observed) Plan {
 	p := Plan{
 		Hibernating:  decision.False(hivev1.RunningHibernationReason, "The cluster runs"),
-		Ready:        decision.True(hivev1.RunningHibernationReason, "The API server answers, but parts of the cluster do not run"),
+		Ready:        decision.True(hivev1.RunningHibernationReason, "The API server answers, but parts of the cluster are not running"),
 		Unreachable:  reachableCondition(),
 		Degraded:     decision.True(o.partialReason(), o.partialMessage()),
 		Record:       o.Record,

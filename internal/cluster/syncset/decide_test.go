@@ -129,7 +129,7 @@ func TestDecide(t *testing.T) {
 		"sets that were applied after the resume are not applied again": {
 			oneApplied.with(func(o *Observed) { o.Resume, o.Status.SyncedResume = &resume, &resume }), decided{rule: rest, synced: "AllApplied", recorded: []string{"a"}},
 		},
-		"all sets are applied again after hours": {
+		"all sets are applied again when the sync interval has passed": {
 			oneApplied.with(func(o *Observed) { o.Now = now.Add(3 * time.Hour) }), decided{rule: apply, synced: "Applying", sets: []string{"s"}, isFull: true, recorded: []string{"a"}},
 		},
 		"sets whose last attempt failed wait for the next attempt": {

@@ -171,7 +171,7 @@ func ChooseSource(instances []SourceCandidate, maxLag time.Duration) (chosen int
 		isPrimary := s.Problem == "" && (s.Writable || s.LeadsCopy)
 		switch {
 		case isPrimary && primary >= 0:
-			return 0, nil, fmt.Errorf("expected one writable instance, found the instances %d and %d; find out which instance has the right data, and make the other instance read-only", primary, i)
+			return 0, nil, fmt.Errorf("expected one primary, found two: instances %d and %d; find out which instance has the right data, and make the other instance read-only", primary, i)
 		case isPrimary:
 			primary = i
 			if s.Busy {

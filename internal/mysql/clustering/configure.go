@@ -334,14 +334,14 @@ func makePrimaryWritable(d *derivedFacts, p *instanceFacts) Plan {
 func configurePrimary(d *derivedFacts, p *instanceFacts) Plan {
 	return Plan{
 		Do:  ConfigurePrimary{Index: p.Index, WaitFor: d.requiredAcks},
-		Why: fmt.Sprintf("instance %d is configured as the primary", p.Index),
+		Why: fmt.Sprintf("instance %d is being configured as the primary", p.Index),
 	}
 }
 
 func configureReplica(d *derivedFacts, i *instanceFacts) Plan {
 	return Plan{
 		Do:  ConfigureReplica{Index: i.Index, Source: d.primary.Index},
-		Why: fmt.Sprintf("instance %d is configured to follow the primary (instance %d)", i.Index, d.primary.Index),
+		Why: fmt.Sprintf("instance %d is being configured to follow the primary (instance %d)", i.Index, d.primary.Index),
 	}
 }
 

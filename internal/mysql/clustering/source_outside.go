@@ -104,7 +104,7 @@ func needsSourceOutside(d *derivedFacts) bool {
 func followSourceOutside(_ *derivedFacts, p *instanceFacts) Plan {
 	return Plan{
 		Do:  FollowOutside{Index: p.Index},
-		Why: fmt.Sprintf("instance %d, the primary, is configured to follow the external server", p.Index),
+		Why: fmt.Sprintf("instance %d, the primary, is being configured to follow the external server", p.Index),
 	}
 }
 

@@ -184,7 +184,7 @@ type PartState struct {
 	// Refusal is the reason why the manager refuses to start a part whose stop is no longer requested. It is empty if
 	// the start is not refused.
 	Refusal string
-	// Next is the next step of the user or of Torpor.
+	// Next describes what the user has to do next, or what Torpor does next. It is empty if nothing is left to do.
 	Next string
 }
 

@@ -132,7 +132,7 @@ func (r PlanRequest) DescribeEnd(startCommand string) string {
 		if stoprecord.IsOverdue(new(metav1.NewTime(until)), r.Now) {
 			return "The stop should have ended by itself at " + r.formatTime(until) + ": check whether the manager runs"
 		}
-		return "The stop ends by itself at " + r.formatTime(until)
+		return "The stop ends automatically at " + r.formatTime(until)
 	}
 	return "The stop lasts until a user runs: " + startCommand
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// MarkerName is the environment variable that marks a process and its descendants as those of one machine.
+// MarkerName is the environment variable that identifies the machine to which a process and its descendants belong.
 const MarkerName = "TORPOR_CLOUD_INSTANCE"
 
 // Command is a command to run.

@@ -47,7 +47,7 @@ func (s endedStop) expectEnds(t *testing.T) {
 	})
 	s.whileStopped()
 	testenv.ExpectNoError(t, s.patchAs(t, "bob", map[string]any{torporv1alpha1.UntilAnnotation: "1s"}, nil))
-	s.waitForRecord(t, "the stop ends by itself", func(r torporv1alpha1.StopRecord) bool {
+	s.waitForRecord(t, "the stop ends automatically", func(r torporv1alpha1.StopRecord) bool {
 		isEndOfBob := r.UntilBy == "bob" && r.RequestedUntil == "1s"
 		return r.By == "alice" && isEndOfBob && r.EndedAt != nil && r.StartedBy == torporv1alpha1.UntilAnnotation && r.Requested == s.keepsSwitch
 	})

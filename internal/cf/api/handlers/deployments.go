@@ -71,9 +71,9 @@ type deploymentWish struct {
 	metadata *payloads.Metadata
 }
 
-// deployWith deploys the app. Before that, it restores the settings of a revision and resizes the web process, if
-// requested, because the new revision is created from them. A dry run comes first, so a deployment that would be
-// rejected changes nothing.
+// deployWith deploys the app. If requested, it first restores the settings of a revision and resizes the web process,
+// because the new revision is created from them. It does so only after a dry run of the deployment, so a deployment
+// that would be rejected changes nothing.
 func (r *Request) deployWith(ctx context.Context, app *korifiv1alpha1.CFApp, wish deploymentWish) (*torporv1alpha1.CFDeployment, error) {
 	message := repositories.CreateDeploymentMessage{App: app, Spec: wish.spec, Metadata: wish.metadata}
 	scales := wish.sizes != (repositories.PatchProcessMessage{})

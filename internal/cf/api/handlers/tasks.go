@@ -34,7 +34,7 @@ func createTask(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Res
 	return presentCreated(r, presenter.ForTask, task, err)
 }
 
-// applyTemplate copies the fields that the request omits from the template process.
+// applyTemplate copies from the template process, if the request names one, the fields that the request omits.
 func (r *Request) applyTemplate(ctx context.Context, body *payloads.TaskCreate) error {
 	if body.Template.Process.GUID == "" {
 		return nil

@@ -109,7 +109,7 @@ func (d *Dump) writeRows(w *sqlWriter, archive io.Reader, only string) error {
 	}
 	for name, t := range d.chunks {
 		if !written[name] && (only == "" || only == t.Schema) {
-			return formatErrorf("expected the file %s in the archive again, found none", name)
+			return formatErrorf("expected the file %s when the archive is read a second time, did not find it", name)
 		}
 	}
 	for name, rows := range w.rows {

@@ -373,7 +373,7 @@ func TestReplicaIsDumped(t *testing.T) {
 	}
 	execStatements(t, replica, "set global super_read_only = off", "set global read_only = off")
 	_, err = e.runBackup(t.Context(), t, source.Address, replica.Address)
-	expectError(t, err, "expected one writable instance, found 0 and 1")
+	expectError(t, err, "expected one primary, found two: instances 0 and 1")
 }
 
 // TestCopyIsDumped uses a cluster of two read-only instances. The first one follows an external server.

@@ -113,7 +113,8 @@ func ownedConditions(cluster *mocov1beta2.MySQLCluster, seen *observation, plan 
 	}
 }
 
-// withPasswordProblem adds the reason why instances could not be observed to a condition that is not True.
+// withPasswordProblem adds the last error about a Secret or a connection to the message of a condition that is not
+// True.
 func withPasswordProblem(is decision.Condition, problem string) decision.Condition {
 	if is.Status != metav1.ConditionTrue && problem != "" {
 		is.Message += "; " + problem
