@@ -55,7 +55,7 @@ missing. A dry run needs no tag, publishes nothing, and signs the checksums with
 	f.StringVar(&o.Folder, "dir", ".cache/release", "output folder")
 	f.StringVar(&o.Version, "version", "", "version such as v1.0.0, which is the tag of the commit")
 	f.BoolVar(&o.IsDryRun, "dry-run", false,
-		"build the newest version of CHANGELOG.md from any commit, and sign the checksums with a temporary key")
+		"build the newest version in CHANGELOG.md from any commit, and sign the checksums with a temporary key")
 	f.StringVar(&to.image, "image", "ghcr.io/torpor-dev/torpor", "name of the image, without a tag")
 	f.StringVar(&to.chart, "chart", "ghcr.io/torpor-dev/charts/torpor", "name of the chart, without a tag")
 	f.StringVar(&o.Downloads, "address", downloads, "address of the releases, to which the version is added")

@@ -72,7 +72,7 @@ const (
 	PausedReason = "PowerStatePaused"
 	// NotInstalledReason means that the cluster is not installed yet.
 	NotInstalledReason = "NotInstalled"
-	// InvalidSpecReason means that a field of the spec is missing or invalid, or that another ClusterDeployment has the
+	// InvalidSpecReason means that a field of the spec is missing or invalid, or another ClusterDeployment has the
 	// same machines.
 	InvalidSpecReason = "InvalidSpec"
 	// NoMachinesFoundReason means that the cloud lists no machine of the cluster.

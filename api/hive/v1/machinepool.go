@@ -48,8 +48,9 @@ type MachinePoolList struct {
 type MachinePoolSpec struct {
 	// ClusterDeploymentRef references the ClusterDeployment, in the namespace of the MachinePool.
 	ClusterDeploymentRef LocalObjectReference `json:"clusterDeploymentRef"`
-	// Name is the name of the pool in the cluster, such as worker. The MachineSets of the pool have a label with this
-	// name, or are named INFRAID-NAME or INFRAID-NAME-ZONE.
+	// Name is the name of the pool in the cluster, such as worker. The MachineSets of the pool have the label
+	// hive.openshift.io/machine-pool with this value. MachineSets without this label belong to the pool if they are named
+	// INFRAID-NAME or INFRAID-NAME-ZONE.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`

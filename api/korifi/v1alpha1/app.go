@@ -209,7 +209,7 @@ type CFAppStatus struct {
 	ServiceBindings []ServiceBinding `json:"serviceBindings,omitempty"`
 }
 
-// InstanceCounts counts instances.
+// InstanceCounts is the number of instances of an app, by state.
 type InstanceCounts struct {
 	// Desired is the number of instances that should run while the app is started.
 	Desired int32 `json:"desired"`

@@ -156,7 +156,7 @@ const (
 	StagedReason = "Staged"
 	// PackageMissingReason means that the CFPackage of the build does not exist.
 	PackageMissingReason = "PackageMissing"
-	// BuiltByOthersReason means that the package holds source code, and that an external builder must provide the
+	// BuiltByOthersReason means that the package holds source code, and an external builder must provide the
 	// droplet.
 	BuiltByOthersReason = "BuiltByOthers"
 	// NamespaceReadyReason means that the namespace exists.
@@ -165,7 +165,7 @@ const (
 
 // These are the reasons of Ready of a CFRoute.
 const (
-	// AddressServedReason means that the gateway has accepted the route, or that the Ingress has a load balancer.
+	// AddressServedReason means that the gateway has accepted the route, or the Ingress has a load balancer.
 	AddressServedReason = "AddressServed"
 	// AddressReservedReason means that the address is reserved for the space, and no app is mapped to it.
 	AddressReservedReason = "AddressReserved"
@@ -174,12 +174,12 @@ const (
 	AddressPublishedReason = "AddressPublished"
 	// GatewayRefusedReason means that the gateway rejected the address. The message contains the gateway's reason.
 	GatewayRefusedReason = "GatewayRefused"
-	// AddressTakenReason means that an older CFRoute has the address, or that the oldest CFRoute with the host is in
+	// AddressTakenReason means that an older CFRoute has the address, or the oldest CFRoute with the host is in
 	// another namespace.
 	AddressTakenReason = "AddressTaken"
 	// AddressInvalidReason means that the host, the path or the protocol of the address cannot be served.
 	AddressInvalidReason = "AddressInvalid"
-	// DomainMissingReason means that the CFDomain of the route does not exist, or that an older CFDomain has the same
+	// DomainMissingReason means that the CFDomain of the route does not exist, or an older CFDomain has the same
 	// domain name.
 	DomainMissingReason = "DomainMissing"
 )

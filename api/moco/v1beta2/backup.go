@@ -237,8 +237,8 @@ type Restore struct {
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Users *RestoredUsers `json:"users,omitempty"`
 	// OnError defines what happens if MySQL rejects a part of the backup, such as a view or an account. Skip, the
-	// default, restores the other parts, and the condition RestoreComplete lists the missing parts. Fail ends the
-	// restore.
+	// default, restores the other parts, and the condition RestoreComplete lists the missing parts. Fail makes
+	// the restore fail without a retry.
 	// +optional
 	OnError RestoreErrorPolicy `json:"onError,omitempty"`
 }
@@ -250,7 +250,7 @@ type RestoreErrorPolicy string
 const (
 	// SkipOnRestoreError skips the rejected part.
 	SkipOnRestoreError RestoreErrorPolicy = "Skip"
-	// FailOnRestoreError ends the restore.
+	// FailOnRestoreError makes the restore fail without a retry.
 	FailOnRestoreError RestoreErrorPolicy = "Fail"
 )
 

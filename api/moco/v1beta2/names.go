@@ -313,7 +313,7 @@ const (
 const (
 	// ReconcileSuccessReason means that every object matches the spec.
 	ReconcileSuccessReason = "ReconcileSuccess"
-	// ReconcileFailedReason means that an object could not be written, or that spec.replicas is invalid. The message
+	// ReconcileFailedReason means that an object could not be written, or spec.replicas is invalid. The message
 	// contains the cause.
 	ReconcileFailedReason = "ReconcileFailed"
 )

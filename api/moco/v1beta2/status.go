@@ -277,8 +277,8 @@ type InstanceStatus struct {
 	// cannot replicate and must be cloned again.
 	// +optional
 	MissingGTIDs string `json:"missingGTIDs,omitempty"`
-	// DiscardedGTIDs is the set of transactions that only this instance had, and that it lost when it was cloned again.
-	// These transactions were never acknowledged to a client.
+	// DiscardedGTIDs is the set of transactions that the primary did not have, and that this instance lost when it was
+	// cloned again. These transactions were never acknowledged to a client.
 	// +optional
 	DiscardedGTIDs string `json:"discardedGTIDs,omitempty"`
 	// LagSeconds is the replication lag of the instance.

@@ -33,7 +33,8 @@ const (
 	// LeftServicesLabel has the value of the label with the process type, which Torpor removes so that Services no
 	// longer select the Pod.
 	LeftServicesLabel = "torpor.dev/left-services"
-	// LeftServicesAtAnnotation is the time at which Torpor replaced the label (RFC 3339).
+	// LeftServicesAtAnnotation is the time at which Torpor replaced the label with the process type of a Pod by
+	// torpor.dev/left-services (RFC 3339).
 	LeftServicesAtAnnotation = "torpor.dev/left-services-at"
 )
 
@@ -46,7 +47,7 @@ const AppNameLabel = "torpor.dev/app-name"
 // the instances.
 const AddressesAnnotation = "torpor.dev/addresses"
 
-// Admission sets these annotations of a CFApp together with the revision, and rejects values of other clients.
+// Admission sets these annotations of a CFApp when it sets the revision, and rejects other values that clients set.
 const (
 	// DropletAnnotation is the droplet of the current revision. A change to spec.currentDropletRef does not change the
 	// annotation.

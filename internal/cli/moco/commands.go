@@ -39,7 +39,7 @@ type commands struct {
 	connect func() (*kubeClient, error)
 }
 
-// Plugin runs the command lines of `kubectl moco`.
+// Plugin is the kubectl plugin `kubectl moco`.
 type Plugin struct {
 	root           *cobra.Command
 	stderr         io.Writer

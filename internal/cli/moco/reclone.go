@@ -20,14 +20,14 @@ func (a *commands) newRecloneCommand() *cobra.Command {
 The copy waits until the primary is in service and enough other replicas acknowledge. It discards transactions that only
 the replica has. Without --force such a copy is refused with exit code 4, and the transactions are printed. They were
 never acknowledged to a client. Afterwards status.instances lists them as discardedGTIDs.`,
-		Example: `  # After a failover, when instance 2 has transactions that no other instance has
+		Example: `  # After a failover, when instance 2 has transactions that the primary does not have
   kubectl moco reclone test --index 2 --force`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeClusterNames(1),
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.requestReclone(cmd, args[0], index, force) },
 	}
 	cmd.Flags().IntVar(&index, "index", -1, "ordinal of the replica")
-	cmd.Flags().BoolVar(&force, "force", false, "discard transactions that only the replica has")
+	cmd.Flags().BoolVar(&force, "force", false, "discard transactions that the primary does not have")
 	return cmd
 }
 
@@ -47,7 +47,7 @@ func (a *commands) requestReclone(cmd *cobra.Command, name string, index int, fo
 	}
 	for _, i := range c.Status.Instances {
 		if i.Ordinal == index && i.ErrantGTIDs != "" && !force {
-			return exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: instance %d has transactions that no other instance has, and a copy discards them: %s; use --force if these transactions are not needed", describeCluster(c), index, i.ErrantGTIDs)}
+			return exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: instance %d has transactions that the primary does not have, and a copy of the primary discards them: %s; use --force if these transactions are not needed", describeCluster(c), index, i.ErrantGTIDs)}
 		}
 	}
 	if err := kube.annotatePod(cmd.Context(), c, index, mocov1beta2.RecloneAnnotation); err != nil {

@@ -79,7 +79,8 @@ func (kube *kubeClient) resolveName(ctx context.Context, t target) (target, erro
 	return t, nil
 }
 
-// listCandidates lists at most maxCandidates objects of a kind.
+// listCandidates formats the names of objects of a kind. If there are more than maxCandidates, the last part is the
+// number of the others.
 func listCandidates(kindName string, names []string) string {
 	last := fmt.Sprintf("%d others", len(names)-maxCandidates+1)
 	if len(names) <= maxCandidates {

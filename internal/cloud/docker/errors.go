@@ -106,8 +106,7 @@ func explainMissingAnswer(operation string, err error) error {
 	case isAboutOwnCertificate(err):
 		return actuator.Errorf(actuator.CredentialsInvalid, "%s: the engine rejects the certificate: correct %s and %s in the credentials Secret", operation, certificateKey, privateKeyKey)
 	case isUnverified && unverified != nil:
-		return actuator.Errorf(actuator.CredentialsInvalid, "%s: the engine's certificate is not signed by %s in the credentials Secret, or not valid for this address: correct them%s",
-			operation, authorityKey, describeCertificate(unverified.Err))
+		return unverifiedError(operation, unverified.Err)
 	default:
 		return unreachableErrorf(operation, "the engine does not respond")
 	}
@@ -124,14 +123,13 @@ func isAboutOwnCertificate(err error) bool {
 	return strings.Contains(text, "certificate") || strings.Contains(text, "access denied")
 }
 
-// describeCertificate returns the reason why the engine's certificate is not accepted, as a suffix, or "". It does not
-// contain text from the server.
-func describeCertificate(err error) string {
-	invalid, ok := errors.AsType[x509.CertificateInvalidError](err)
-	if ok && invalid.Reason == x509.Expired {
-		return "; it has expired"
+// unverifiedError returns the error for an engine whose certificate is not accepted, without text from the server.
+func unverifiedError(operation string, err error) error {
+	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired {
+		return actuator.Errorf(actuator.CredentialsInvalid, "%s: the certificate of the engine, or of its authority, has expired or is not yet valid; renew it, and check the clocks", operation)
 	}
-	return ""
+	return actuator.Errorf(actuator.CredentialsInvalid, "%s: the engine's certificate is not signed by %s in the credentials Secret, or is not valid for the engine's address; correct %s or spec.platform.containers.engine",
+		operation, authorityKey, authorityKey)
 }
 
 func unreachableErrorf(operation, format string, args ...any) error {

@@ -519,7 +519,7 @@ func TestMessagesNameDelayedMachinesAndNodes(t *testing.T) {
 		},
 		"awaited nodes are listed in alphabetical order": {
 			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(staleNode("n1"), staleNode("n0"))),
-			decision.False(hivev1.WaitingForNodesReason, "Waiting for nodes to report after the start of the machines: n0, n1"),
+			decision.False(hivev1.WaitingForNodesReason, "Waiting for nodes to be ready and to report after the start of the machines: n0, n1"),
 		},
 		"operators are not listed in the first minutes of a resume": {
 			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("", time.Hour)),
@@ -603,11 +603,11 @@ func TestDegradedAndStalledAreReported(t *testing.T) {
 		"cluster with a stopped machine and its missing node is degraded": {
 			in: observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, secondMachine(off), refused(actuator.NoCapacity, "i-1"), apiWithNodes(readyNode("n0"), staleNode("n1"))),
 			degraded: decision.True(hivev1.MachinesMissingReason,
-				"Parts of the cluster are missing; machines that do not run: worker (i-1); The cloud refuses; nodes that have not reported since the resume: n1"),
+				"Parts of the cluster are missing; machines that do not run: worker (i-1); The cloud refuses; nodes that are not ready, or have not reported since the resume began: n1"),
 		},
 		"cluster with a node that does not report is degraded": {
 			in:       observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, apiWithNodes(readyNode("n0"), staleNode("n1"))),
-			degraded: decision.True(hivev1.NodesMissingReason, "Parts of the cluster are missing; nodes that have not reported since the resume: n1"),
+			degraded: decision.True(hivev1.NodesMissingReason, "Parts of the cluster are missing; nodes that are not ready, or have not reported since the resume began: n1"),
 		},
 		"cluster with a degraded operator is degraded": {
 			in:       observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("degraded", time.Second)),

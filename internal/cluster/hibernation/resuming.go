@@ -102,7 +102,7 @@ func (o Observed) apiProblem() string {
 func awaitNodes(o Observed) Plan {
 	var awaited []string
 	if missing := o.missingNodes(); len(missing) > 0 {
-		awaited = append(awaited, fmt.Sprintf("nodes to report after the start of the machines: %s%s", joinNames(missing), o.approvalProblem()))
+		awaited = append(awaited, fmt.Sprintf("nodes to be ready and to report after the start of the machines: %s%s", joinNames(missing), o.approvalProblem()))
 	}
 	if o.awaitsReplacement() {
 		awaited = append(awaited, o.replacementNote())
@@ -183,7 +183,7 @@ func (o Observed) partialMessage() string {
 	}
 	if o.isResuming() {
 		if missing := o.missingNodes(); len(missing) > 0 {
-			parts = append(parts, "nodes that have not reported since the resume: "+joinNames(missing)+o.approvalProblem())
+			parts = append(parts, "nodes that are not ready, or have not reported since the resume began: "+joinNames(missing)+o.approvalProblem())
 		}
 	}
 	return "Parts of the cluster are missing; " + strings.Join(parts, "; ")

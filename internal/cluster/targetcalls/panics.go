@@ -25,7 +25,7 @@ func RecoverPanic(ctx context.Context, err *error) {
 	}
 }
 
-// DescribeError describes in stable text why the cluster did not respond to a job.
+// DescribeError describes why a call of the cluster failed, in a text that does not differ between attempts.
 func DescribeError(err error) string {
 	if errors.Is(err, errPanicked) {
 		return errPanicked.Error()

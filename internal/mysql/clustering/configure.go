@@ -228,7 +228,7 @@ func isRecloneRequestDone(i *instanceFacts) bool {
 
 func recordDiscard(_ *derivedFacts, i *instanceFacts) Plan {
 	return Plan{
-		Why:   fmt.Sprintf("instance %d is about to be re-cloned, and the status lists the transactions that only this instance has", i.Index),
+		Why:   fmt.Sprintf("instance %d is about to be re-cloned, and the status lists the transactions that the primary does not have", i.Index),
 		After: immediately, RecordsDiscard: true,
 	}
 }
@@ -240,7 +240,7 @@ func discardData(d *derivedFacts, i *instanceFacts) Plan {
 	}
 	note := fmt.Sprintf("Instance %d is re-cloned from instance %d", i.Index, d.primary.Index)
 	if !i.Errant.IsEmpty() {
-		note += "; the instance had " + abbreviateSet(i.Errant) + ", which no other instance has and which was never acknowledged; status.instances lists these transactions"
+		note += "; the instance had " + abbreviateSet(i.Errant) + ", which the primary does not have and which was never acknowledged; status.instances lists these transactions"
 	}
 	plan.Events = []decision.Event{warningEvent(EventRecloned, note)}
 	return plan

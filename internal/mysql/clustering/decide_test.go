@@ -1165,19 +1165,19 @@ func TestFewerAcksAreRecordedFirst(t *testing.T) {
 	}
 }
 
-func TestFirstAwaitedCommitsAreRecorded(t *testing.T) {
+func TestTransactionsBeforeAwaitedCommitsAreRecorded(t *testing.T) {
 	for name, row := range map[string]struct {
 		in         Observed
 		wantAcks   int
 		wantBefore string
 	}{
-		"commits that first await a replica are recorded":                         {healthyCluster(), 1, "0:1-9"},
-		"a commit in progress is part of the record":                              {healthyCluster(withInstance(0, commitWaiting)), 1, "0:1-10"},
-		"commits that have already waited for a replica: the record is unchanged": {healthyCluster(awaited(1, "0:1-5")), 1, "0:1-5"},
-		"commits that no longer wait end the record":                              {healthyCluster(awaited(1, "0:1-5"), withInstance(0, awaitsNobody)), 0, "0:1-9"},
-		"a read-only primary resets the record":                                   {healthyCluster(awaited(1, "0:1-5"), withInstance(0, readOnly)), 0, "0:1-9"},
-		"a primary that does not answer resets the record":                        {healthyCluster(awaited(1, "0:1-5"), withInstance(0, doesNotAnswer)), 0, ""},
-		"a primary with a lost volume resets the record":                          {healthyCluster(awaited(1, "0:1-5"), withInstance(0, func(s *Instance) { s.UUID = uuid(7) })), 1, "0:1-9"},
+		"commits begin to wait for a replica: the transactions before them are recorded": {healthyCluster(), 1, "0:1-9"},
+		"a commit in progress counts as a transaction before the awaited commits":        {healthyCluster(withInstance(0, commitWaiting)), 1, "0:1-10"},
+		"commits that have already waited for a replica: the record is unchanged":        {healthyCluster(awaited(1, "0:1-5")), 1, "0:1-5"},
+		"commits that no longer wait end the record":                                     {healthyCluster(awaited(1, "0:1-5"), withInstance(0, awaitsNobody)), 0, "0:1-9"},
+		"a read-only primary resets the record":                                          {healthyCluster(awaited(1, "0:1-5"), withInstance(0, readOnly)), 0, "0:1-9"},
+		"a primary that does not answer resets the record":                               {healthyCluster(awaited(1, "0:1-5"), withInstance(0, doesNotAnswer)), 0, ""},
+		"a primary with a lost volume resets the record":                                 {healthyCluster(awaited(1, "0:1-5"), withInstance(0, func(s *Instance) { s.UUID = uuid(7) })), 1, "0:1-9"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := UpdateHistory(row.in.History, row.in).Acks

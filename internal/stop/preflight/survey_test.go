@@ -95,7 +95,7 @@ func TestWebhooksThatBlockTheWakeUp(t *testing.T) {
 		"a webhook for Deployments blocks nothing":                                                  {`{"rules":[{"operations":["CREATE"],"apiGroups":["apps"],"resources":["deployments"]}]}`, false},
 		"a webhook for all subresources of nodes blocks":                                            {`{"rules":[{"operations":["UPDATE"],"apiGroups":[""],"resources":["nodes/*"]}]}`, true},
 		"a webhook for the status of all resources blocks":                                          {`{"rules":[{"operations":["UPDATE"],"apiGroups":["*"],"resources":["*/status"]}]}`, true},
-		"a webhook for all resources without subresources blocks":                                   {`{"rules":[{"operations":["CREATE"],"apiGroups":["*"],"resources":["*"]}]}`, true},
+		"a webhook for all resources, but no subresources, blocks":                                  {`{"rules":[{"operations":["CREATE"],"apiGroups":["*"],"resources":["*"]}]}`, true},
 		"a webhook that selects neither the system namespaces nor its own namespace blocks nothing": {`{` + elsewhere + `}`, false},
 		"a webhook that excludes the system namespaces, but not its own namespace, blocks":          {`{` + notTheSystem + `}`, true},
 		"a webhook that excludes the system namespaces and its own namespace blocks nothing":        {`{` + noneOfThese + `}`, false},

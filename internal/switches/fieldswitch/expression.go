@@ -33,7 +33,7 @@ func CompileExpression(text string) (Expression, error) {
 	}
 	checked, issues := environment.Compile(text)
 	if issues.Err() != nil {
-		return Expression{}, fmt.Errorf("expected CEL that uses the variable object, found: %w", issues.Err())
+		return Expression{}, fmt.Errorf("expected a CEL expression over the variable object, found an invalid one: %w", issues.Err())
 	}
 	if kind := checked.OutputType(); kind != cel.BoolType && kind != cel.DynType {
 		return Expression{}, fmt.Errorf("expected true or false, found an expression of type %s", kind)

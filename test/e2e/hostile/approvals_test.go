@@ -41,7 +41,7 @@ func (h *clusterHub) forgetApprovals(t *testing.T) hostileCluster {
 	request, began := encodeRequest(t, "n"), time.Now()
 	items := func(list ...any) map[string]any { return map[string]any{"items": list} }
 	return hostileCluster{
-		endpoint: counting.URL, hibernates: true, resumeSays: "Waiting for nodes to report after the start of the machines: n",
+		endpoint: counting.URL, hibernates: true, resumeSays: "Waiting for nodes to be ready and to report after the start of the machines: n",
 		api: func(w http.ResponseWriter, r *http.Request) {
 			pending := map[string]any{
 				"metadata": map[string]any{"name": "pending", "uid": "request", "resourceVersion": "1", "creationTimestamp": time.Now().UTC().Format(time.RFC3339)},

@@ -39,7 +39,7 @@ func ForRoot(base string) APIRoot {
 	}}
 }
 
-// ForResources returns the addresses of app resources.
+// ForResources returns the response to GET /v3: the links to the resources of the API.
 func ForResources(base string) map[string]Links {
 	links := Links{"self": {HRef: base + "/v3"}}
 	for _, resource := range []string{"apps", "builds", "deployments", "domains", "droplets", "organizations", "packages", "processes", "roles", "routes", "service_instances", "spaces", "tasks"} {

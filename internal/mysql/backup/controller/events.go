@@ -9,7 +9,7 @@ const (
 	backupFailed = "BackupFailed"
 	// backupImpossible means that the CronJob or the Job could not be created. The note contains the reason.
 	backupImpossible = "BackupImpossible"
-	// binlogGap means that binary logs were purged before they were copied, or that the new primary has fewer
+	// binlogGap means that binary logs were purged before they were copied, or the new primary has fewer
 	// transactions than the old one.
 	binlogGap = "BinlogGap"
 	// restored means that the data of a backup was loaded into the cluster.

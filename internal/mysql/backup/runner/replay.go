@@ -36,7 +36,7 @@ func (o RestoreOptions) planReplay(ctx context.Context, s *storedBackup, namespa
 	}
 	if o.Schema != "" && o.Point.Equal(s.status.Time.Time) {
 		// The time of a backup is the time of its snapshot, rounded up to a full second. Binary logs may contain
-		// commits between the two times.
+		// commits between the two times. This restore ignores them, and restores the dump alone.
 		s.gtids, s.replay = dump, backup.ReplayPlan{Reached: s.status.Time.Time}
 		return nil
 	}

@@ -31,7 +31,7 @@ const lostBuffer = 1024
 const failedWatchInterval = time.Minute
 
 // errClosed is returned after the controller has stopped.
-var errClosed = errors.New("the controller has ended")
+var errClosed = errors.New("the controller has stopped")
 
 // connManager holds the connections to every cluster's servers, and the history of clustering between passes. After a
 // restart of the manager, the connections are opened again and the history is empty.
