@@ -423,7 +423,7 @@ func testRevokedRight(t *testing.T, c *testCluster) {
 func (v *detectorLog) wantOneLine(what string) {
 	v.t.Helper()
 	eventually(v.t, "the log has a line", func(context.Context) bool { return len(v.lines()) > 0 })
-	if lines := v.lines(); len(lines) != 1 || !strings.Contains(lines[0], "polling discovery") {
+	if lines := v.lines(); len(lines) != 1 || !strings.Contains(lines[0], "discovery is polled") {
 		v.t.Errorf("log %q, want one line about %s", lines, what)
 	}
 }

@@ -111,7 +111,7 @@ func TestAServerWithoutCRDsIsPolled(t *testing.T) {
 	}
 	line := <-log
 	cancel()
-	if n := attempts.Load(); !strings.Contains(line, "polling discovery") || len(log) != 0 || n > 2 {
+	if n := attempts.Load(); !strings.Contains(line, "discovery is polled") || len(log) != 0 || n > 2 {
 		t.Errorf("%d attempts to watch, log %q and %d more, want one line and at most 2 attempts", n, line, len(log))
 	}
 }

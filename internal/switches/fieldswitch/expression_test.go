@@ -25,8 +25,8 @@ func TestExpressions(t *testing.T) {
 		"object.spec.nothing": "no such key",
 		"object.spec":         "expected true or false",
 		"'text'":              "expected true or false",
-		"object.":             "expected CEL that uses the variable object",
-		"other.spec":          "expected CEL that uses the variable object",
+		"object.":             "expected a CEL expression over the variable object",
+		"other.spec":          "expected a CEL expression over the variable object",
 		"object.list.all(a, object.list.all(b, object.list.all(c, c > -1)))": "cost",
 	} {
 		t.Run(text, func(t *testing.T) {
