@@ -70,7 +70,7 @@ func TestDetailsShowOneObjectToItsReaders(t *testing.T) {
 		"script without a token: refused":                 {e.openBrowser(t), address + "&part-of-page=true", http.StatusUnauthorized, "Log in again."},
 		"caller with the right to list only: refused":     {lister, address, http.StatusForbidden, "cannot get resource"},
 		"kind that cannot be stopped: refused":            {operator, detailsOf("Secret", namespace, "fleet", "machines"), http.StatusBadRequest, `found "Secret"`},
-		"missing object: not found":                       {operator, detailsOf("ClusterDeployment", namespace, "none", "machines"), http.StatusNotFound, "expected the object"},
+		"missing object: not found":                       {operator, detailsOf("ClusterDeployment", namespace, "none", "machines"), http.StatusNotFound, "expected an object"},
 		"object without a namespace: refused":             {operator, detailsOf("ClusterDeployment", "", "fleet", "machines"), http.StatusBadRequest, "expected a name and a namespace"},
 		"unknown part of a cluster: not found":            {operator, detailsOf("ClusterDeployment", namespace, "fleet", "wheels"), http.StatusNotFound, `found "wheels"`},
 		"unknown time zone: refused":                      {operator, address + "&zone=Mars/North", http.StatusBadRequest, `found "Mars/North"`},

@@ -510,7 +510,7 @@ func TestRestoredUsersHaveMaxima(t *testing.T) {
 		`null`: "", `"a"`: "", `["a"]`: "", `" , "`: "found a string without a name", `{}`: "found another JSON type", `[1]`: "found another JSON type",
 		`[""]`: "users[0]: expected a name of 1 to 512 bytes, found 0",
 		`["a", "` + strings.Repeat("x", 513) + `"]`: "users[1]: expected a name of 1 to 512 bytes, found 513",
-		`"` + strings.Repeat("a,", 257) + `"`:       "expected at most 256, found 257",
+		`"` + strings.Repeat("a,", 257) + `"`:       "expected at most 256 names, found 257",
 	} {
 		_, err := (&mocov1beta2.RestoredUsers{Raw: []byte(text)}).Names()
 		if found := fmt.Sprint(err); (want == "") != (err == nil) || !strings.Contains(found, want) && want != "" {

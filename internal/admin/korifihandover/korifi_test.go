@@ -51,7 +51,7 @@ func TestExistingRoleBindingMustGrantTheSameRole(t *testing.T) {
 	}{
 		"a binding to the same role with an additional subject: accepted": {rbacv1.RoleBinding{RoleRef: role, Subjects: []rbacv1.Subject{bob, alice}}, ""},
 		"a binding to another role: refused":                              {rbacv1.RoleBinding{RoleRef: other, Subjects: []rbacv1.Subject{alice}}, "expected ClusterRole torpor-space-developer, found ClusterRole view"},
-		"a binding without one of the subjects: refused":                  {rbacv1.RoleBinding{RoleRef: role, Subjects: []rbacv1.Subject{bob}}, "expected the subjects of developers, found that User alice is missing"},
+		"a binding without one of the subjects: refused":                  {rbacv1.RoleBinding{RoleRef: role, Subjects: []rbacv1.Subject{bob}}, "expected the subjects of the RoleBinding developers, found that User alice is missing"},
 	} {
 		err := bindRole(t.Context(), objecteditor.Editor{Client: oneBinding{found: row.found}, Out: io.Discard}, theirs)
 		if said := fmt.Sprint(err); (err == nil) != (row.want == "") || !strings.Contains(said, row.want) && row.want != "" {

@@ -72,7 +72,7 @@ func TestDecide(t *testing.T) {
 		"the Job of a canceled task is deleted":                      {observe(canceled, hasJob(), active), DeleteJob, "delete the Job of a canceled task", ""},
 		"a canceled task without a Job has ended":                    {observe(canceled, unnumbered), DoNothing, "failed", korifiv1alpha1.TaskCanceledCondition},
 		"a task that succeeds during its cancellation has succeeded": {observe(canceled, hasJob(batchv1.JobComplete)), DoNothing, "succeeded", korifiv1alpha1.TaskSucceededCondition},
-		"a task that ended an hour ago is kept":                      {observe(was(korifiv1alpha1.TaskFailedCondition, time.Hour)), DoNothing, "ended", ""},
+		"a task that ended an hour ago is kept":                      {observe(was(korifiv1alpha1.TaskFailedCondition, time.Hour)), DoNothing, "task has ended", ""},
 		"a task is deleted when its retention has elapsed":           {observe(was(korifiv1alpha1.TaskSucceededCondition, retention)), DeleteTask, "retention of the task has ended", ""},
 		"a task that is being deleted is not changed":                {observe(func(o *Observed) { o.Task.DeletionTimestamp = new(metav1.NewTime(now)) }), DoNothing, "being deleted", ""},
 	} {

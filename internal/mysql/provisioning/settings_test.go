@@ -53,7 +53,7 @@ func TestSettingsAreClassed(t *testing.T) {
 		"InnoDB flush method with fsync: accepted":                                      {key: "innodb_flush_method", value: "fsync", class: refused},
 		"disabled_storage_engines with InnoDB: refused":                                 {key: "disabled_storage_engines", value: "MyISAM, innodb", class: refused, harm: "leave InnoDB out"},
 		"disabled_storage_engines with only MyISAM: accepted":                           {key: "disabled_storage_engines", value: "MyISAM", class: refused},
-		"setting of group replication: refused":                                         {key: "loose_group_replication_group_name", value: "x", class: refused, harm: "asynchronous"},
+		"setting of group replication: refused":                                         {key: "loose_group_replication_group_name", value: "x", class: refused, harm: "Group Replication"},
 		"init_connect with a statement that may fail: refused":                          {key: "init_connect", value: `"SET NAMES utf8mb4; INSERT INTO audit.t VALUES (1)"`, class: refused, harm: "ends the sessions"},
 		"init_connect with SET only: accepted":                                          {key: "init_connect", value: "SET NAMES utf8mb4; set autocommit=0", class: refused},
 		"required second authentication factor: refused":                                {key: "authentication_policy", value: "*,authentication_webauthn", class: refused, harm: "would not suffice"},

@@ -117,9 +117,9 @@ func TestServingRequests(t *testing.T) {
 		"unknown extension is not approved":                               {withExtension(1, 3, 9999, 1), left("extensions", `found "1.3.9999.1", "subjectAltName"`)},
 		"request with another extension instead of a SAN is not approved": {rawRequest{attributes: [][]byte{extensionRequest(extension(oid(2, 5, 29, 15), []byte{5, 0}))}}.applyTo, left("extensions", `found "2.5.29.15"`)},
 		"challenge password is not approved":                              {rawRequest{attributes: [][]byte{goodSAN(), challengePassword()}}.applyTo, left("extensions", "exactly one attribute, extensionRequest")},
-		"two attributes of one kind are not approved":                     {rawRequest{attributes: [][]byte{goodSAN(), extensionRequest()}}.applyTo, left("extensions", "once")},
+		"two attributes of one kind are not approved":                     {rawRequest{attributes: [][]byte{goodSAN(), extensionRequest()}}.applyTo, left("extensions", "exactly one attribute")},
 		"extensionRequest attribute with two values is not approved":      {rawRequest{attributes: [][]byte{twoValues()}}.applyTo, left("extensions", "with one value")},
-		"malformed attribute is not approved":                             {rawRequest{attributes: [][]byte{{0x05, 0x00}}}.applyTo, left("extensions", "found others")},
+		"malformed attribute is not approved":                             {rawRequest{attributes: [][]byte{{0x05, 0x00}}}.applyTo, left("extensions", "found other attributes")},
 		"extension request that is not DER is not approved": {
 			rawRequest{attributes: [][]byte{looseExtensions()}}.applyTo,
 			left("extensions", "expected a list of extensions in extensionRequest"),
