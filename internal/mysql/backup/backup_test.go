@@ -450,7 +450,7 @@ func TestRestoredUsers(t *testing.T) {
 	c := testCluster()
 	c.Spec.Restore = &mocov1beta2.Restore{JobConfig: bucketConfig(), Users: &mocov1beta2.RestoredUsers{Raw: []byte("7")}}
 	_, err := backup.BuildRestoreJob(c, "torpor")
-	expectError(t, err, "spec.restore.users: expected the names of users")
+	expectError(t, err, "spec.restore.users: expected a list of names or a string")
 }
 
 func TestJobs(t *testing.T) {

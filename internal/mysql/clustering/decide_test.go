@@ -662,7 +662,7 @@ func TestConditions(t *testing.T) {
 			"False Degraded: instance 2 is ahead of the primary by " + uuid(0) + ":11; the primary will use these GTIDs for other transactions, which this instance will skip; re-clone it with kubectl moco reclone NAME --index 2", active,
 		}},
 		"an account that the primary refuses is listed": {healthyCluster(withInstance(0, doesNotAnswer, refusesAdmin)), reported{
-			up, "Unknown PrimaryUnanswered: The primary, instance 0, did not answer; it " + refusal("moco-admin"),
+			up, "Unknown PrimaryUnanswered: The primary, instance 0, did not answer; the instance " + refusal("moco-admin"),
 			"False Incomplete: instance 0 " + refusal("moco-admin"), active,
 		}},
 		"an account that a replica refuses is listed": {healthyCluster(withInstance(1, doesNotAnswer, refusesAdmin)), reported{
