@@ -131,7 +131,7 @@ const (
 const (
 	// SyncFailureReason means that the sets in the message are rejected by the cluster or invalid.
 	SyncFailureReason = "Failure"
-	// SyncSuccessReason means that no set is known to be invalid or rejected by the cluster.
+	// SyncSuccessReason means that no set is known to have a problem.
 	SyncSuccessReason = "Success"
 	// AllAppliedReason means that all sets are applied.
 	AllAppliedReason = "AllApplied"
