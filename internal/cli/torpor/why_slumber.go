@@ -24,7 +24,7 @@ type slumberExplanation struct {
 	Windows   []torporv1alpha1.SlumberWindow     `json:"windows,omitempty"`
 	Status    torporv1alpha1.SlumberStatus       `json:"status"`
 	Next      []torporv1alpha1.SlumberTransition `json:"next"`
-	// since is status.since in the time zone of the schedule; empty if the Slumber has no state yet.
+	// since is status.since in the time zone of the schedule, or of the user if the schedule is invalid.
 	since       string
 	isSuspended bool
 }
@@ -67,12 +67,10 @@ func (a *commands) explain(s *torporv1alpha1.Slumber) slumberExplanation {
 		Name: stoprecord.NameSlumber(s.Name), Namespace: s.Namespace, TimeZone: s.Spec.TimeZone, Windows: s.Spec.Windows,
 		Status: s.Status, isSuspended: s.Spec.Suspend,
 	}
-	if s.Status.Since != nil {
-		told.since = a.formatTime(s.Status.Since)
-	}
+	told.since = a.formatTime(s.Status.Since)
 	if schedule, err := slumber.ParseSchedule(s.Spec); err == nil {
-		if s.Status.Since != nil {
-			told.since = schedule.Local(s.Status.Since.Time).Format(slumber.LocalTime)
+		if since := s.Status.Since; since != nil {
+			told.since = schedule.Local(since.Time).Format(slumber.LocalTime)
 		}
 		told.Next = schedule.NextTransitions(a.clock.Now())
 		for i := range told.Next {
@@ -104,7 +102,7 @@ func (a *commands) writeSlumber(told slumberExplanation) error {
 		first += " in namespace " + told.Namespace
 	}
 	state := formatCell(string(told.Status.State))
-	if told.since != "" {
+	if told.Status.Since != nil {
 		state += " since " + told.since + " (" + a.formatAge(told.Status.Since) + " ago)"
 	}
 	lines := []string{first + ": " + state}
