@@ -131,16 +131,9 @@ func (c *Lock) note(ctx context.Context, err error) {
 func (c *Lock) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if held := c.written; held != nil {
-		c.written = nil
-		lease.Take(held, c.Namespace, leaseDuration, c.Clock.Now())
-		err := c.Client.Update(ctx, held)
-		if err == nil {
-			c.written = held
-			return nil
-		}
-		if !k8serrors.IsConflict(err) && !k8serrors.IsNotFound(err) {
-			return fmt.Errorf("write the Lease %s/%s: %w", lease.Namespace, lease.Name, err)
+	if c.written != nil {
+		if err := c.write(ctx, c.written); !k8serrors.IsConflict(err) && !k8serrors.IsNotFound(err) {
+			return err
 		}
 	}
 	held := newLease()
@@ -148,13 +141,19 @@ func (c *Lock) renew(ctx context.Context) error {
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read the Lease %s/%s: %w", lease.Namespace, lease.Name, err)
 	}
-	now := c.Clock.Now()
-	if acting := lease.Read(held, now); acting.Installation != "" && acting.Installation != c.Namespace {
+	if acting := lease.Read(held, c.Clock.Now()); acting.Installation != "" && acting.Installation != c.Namespace {
 		return fmt.Errorf("%w: the installation in namespace %s holds the Lease %s/%s; the installation in namespace %s waits until that installation is uninstalled",
 			errTaken, acting.Installation, lease.Namespace, lease.Name, c.Namespace)
 	}
-	lease.Take(held, c.Namespace, leaseDuration, now)
-	if k8serrors.IsNotFound(err) {
+	return c.write(ctx, held)
+}
+
+// write writes the Lease for this installation. A Lease without a resource version is created.
+func (c *Lock) write(ctx context.Context, held *coordinationv1.Lease) error {
+	c.written = nil
+	lease.Take(held, c.Namespace, leaseDuration, c.Clock.Now())
+	var err error
+	if held.ResourceVersion == "" {
 		err = c.Client.Create(ctx, held)
 	} else {
 		err = c.Client.Update(ctx, held)
