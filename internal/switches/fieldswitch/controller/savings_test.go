@@ -9,8 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/stop/savings"
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
@@ -54,6 +57,10 @@ func TestSavingsOfADeploymentSurviveTheManager(t *testing.T) {
 	pass(time.Hour)
 	s.patch(t, u, `{"metadata": {"annotations": {"torpor.dev/stopped": null}}}`)
 	s.waitFor(t, "the Deployment is started", u, false, replicasAre(3))
+	// The hours after a start count until the cache contains the start.
+	testenv.Eventually(t, "the start in the cache", func() error {
+		return testenv.ErrorIf(s.readCachedSavings(t, u).Since != nil, "the stop is still in effect")
+	})
 	pass(time.Hour)
 	show(3*5400, 3*10800*100*mebibyte)
 	s.stop()
@@ -63,4 +70,18 @@ func TestSavingsOfADeploymentSurviveTheManager(t *testing.T) {
 	if found := savings.ReadAnnotation(u.GetAnnotations()); found == nil || found.Since != nil || found.CPUMilliSeconds != 3*5400*1000 {
 		t.Errorf("expected the sum on the object, found %+v", found)
 	}
+}
+
+// readCachedSavings returns the savings of a Deployment in the cache of the manager.
+func (s *story) readCachedSavings(t *testing.T, u *unstructured.Unstructured) *torporv1alpha1.Savings {
+	t.Helper()
+	s.metrics.mu.Lock()
+	kind := s.metrics.kinds[u.GroupVersionKind().GroupKind()]
+	s.metrics.mu.Unlock()
+	list := kind.NewMetadataList()
+	testenv.ExpectNoError(t, kind.reader.List(t.Context(), list, client.InNamespace(s.namespace)))
+	if len(list.Items) != 1 {
+		t.Fatalf("expected one Deployment in the cache, found %d", len(list.Items))
+	}
+	return savings.ReadAnnotation(list.Items[0].Annotations)
 }
