@@ -228,14 +228,24 @@ func TestInvalidCertificatesAreReported(t *testing.T) {
 			target := c.Target()
 			target.Credentials = maps.Clone(c.credentials)
 			row.change(target.Credentials)
-			// An engine that closes the connection at once may not deliver the TLS alert.
-			testenv.Eventually(t, "the actuator reports the certificate", func() error {
-				_, err := engine.actuator.Observe(t.Context(), target)
-				isSaid := actuator.ClassOf(err) == actuator.CredentialsInvalid && strings.Contains(err.Error(), row.want)
-				return testenv.ErrorIf(!isSaid, "found %v, want class %q and %q", err, actuator.CredentialsInvalid, row.want)
-			})
+			expectInvalidCertificate(t, engine, target, row.want)
 		})
 	}
+}
+
+func TestExpiredCertificateOfAnEngineIsReported(t *testing.T) {
+	engine := startEngineUntil(t, time.Unix(1_500_000_000, 0))
+	expectInvalidCertificate(t, engine, engine.newCluster().Target(), "the certificate of the engine, or of its authority, has expired or is not yet valid")
+}
+
+func expectInvalidCertificate(t *testing.T, engine *simulatedEngine, target actuator.Target, want string) {
+	t.Helper()
+	// An engine that closes the connection at once may not deliver the TLS alert.
+	testenv.Eventually(t, "the actuator reports the certificate", func() error {
+		_, err := engine.actuator.Observe(t.Context(), target)
+		isReported := actuator.ClassOf(err) == actuator.CredentialsInvalid && strings.Contains(err.Error(), want)
+		return testenv.ErrorIf(!isReported, "found %v, want class %q and %q", err, actuator.CredentialsInvalid, want)
+	})
 }
 
 func TestMessagesOfAListedEngineAreShown(t *testing.T) {

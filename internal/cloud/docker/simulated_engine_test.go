@@ -52,7 +52,7 @@ type authority struct {
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
 	a := &authority{}
-	a.PEM, _ = a.sign(t, &x509.Certificate{Subject: pkix.Name{CommonName: "engines"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
+	a.PEM, _ = a.sign(t, &x509.Certificate{Subject: pkix.Name{CommonName: "engines"}, NotAfter: farFuture(), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
 	return a
 }
 
@@ -63,7 +63,7 @@ func (a *authority) sign(t *testing.T, template *x509.Certificate) (certificate,
 	if err != nil {
 		t.Fatal(err)
 	}
-	template.SerialNumber, template.NotBefore, template.NotAfter = big.NewInt(1), time.Unix(0, 0), time.Unix(1<<33, 0)
+	template.SerialNumber, template.NotBefore = big.NewInt(1), time.Unix(0, 0)
 	if a.certificate == nil {
 		a.certificate, a.key = template, own
 	}
@@ -83,15 +83,18 @@ func (a *authority) sign(t *testing.T, template *x509.Certificate) (certificate,
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: rawKey})
 }
 
-func (a *authority) signServer(t *testing.T) (certificate, key []byte) {
+// farFuture is a time at which no certificate of a test that should be valid has expired.
+func farFuture() time.Time { return time.Unix(1<<33, 0) }
+
+func (a *authority) signServer(t *testing.T, notAfter time.Time) (certificate, key []byte) {
 	t.Helper()
-	return a.sign(t, &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	return a.sign(t, &x509.Certificate{NotAfter: notAfter, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
 }
 
 // newCredentials returns a Secret of a client that the engine accepts.
 func (a *authority) newCredentials(t *testing.T) map[string][]byte {
 	t.Helper()
-	certificate, key := a.sign(t, &x509.Certificate{Subject: pkix.Name{CommonName: "torpor"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	certificate, key := a.sign(t, &x509.Certificate{Subject: pkix.Name{CommonName: "torpor"}, NotAfter: farFuture(), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	return map[string][]byte{certificateKey: certificate, privateKeyKey: key, authorityKey: a.PEM}
 }
 
@@ -133,10 +136,16 @@ type simulatedContainer struct {
 
 func startEngine(t *testing.T) *simulatedEngine {
 	t.Helper()
+	return startEngineUntil(t, farFuture())
+}
+
+// startEngineUntil starts an engine whose certificate expires at notAfter.
+func startEngineUntil(t *testing.T, notAfter time.Time) *simulatedEngine {
+	t.Helper()
 	s := &simulatedEngine{containers: map[string]*simulatedContainer{}}
 	s.server = httptest.NewUnstartedServer(s)
 	ca := newAuthority(t)
-	certificate, key := ca.signServer(t)
+	certificate, key := ca.signServer(t, notAfter)
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
 		t.Fatal(err)

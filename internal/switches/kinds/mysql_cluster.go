@@ -80,15 +80,17 @@ func (mysqlClusters) ReadState(obj Object, now time.Time) State {
 	if available != nil && !s.IsAsleep && !s.IsAwake {
 		s.Message = available.Reason
 	}
-	switch isWorkedOn := c.ClusteringStopped() || c.ReconciliationStopped(); {
+	isReconciliationStopped := c.ReconciliationStopped() && !stoprecord.Records(c.Status.ReconciliationStops).HasReachedEnd(now)
+	isClusteringStopped := c.ClusteringStopped() && !stoprecord.Records(c.Status.ClusteringStops).HasReachedEnd(now)
+	switch {
 	case !c.DeletionTimestamp.IsZero():
-	case isWorkedOn && !isScheduled:
+	case (isClusteringStopped || isReconciliationStopped) && !isScheduled:
 		// Clustering or reconciliation is stopped, so a user may be changing the servers or their objects by hand. A
 		// Slumber does not stop this cluster, and no wave waits for it.
 	default:
 		s.IsStoppable = hasPrimary || isScheduled // A new cluster without a primary has no data, and is not stopped.
 	}
-	if c.ReconciliationStopped() {
+	if isReconciliationStopped {
 		// The cluster becomes awake only when reconciliation is started again.
 		s.IsStoppedWithoutSlumbers, s.Message = true, mocov1beta2.ReconciliationInactiveReason
 	}

@@ -57,6 +57,12 @@ func TestStates(t *testing.T) {
 			c.Annotations = map[string]string{mocov1beta2.ReconciliationStoppedAnnotation: "true"}
 			c.Status.ScheduledStops = night()
 		}), "(ReconciliationInactive) stoppable others"},
+		"MySQL whose stop of reconciliation has just expired: awake, not stopped by a user": {newExpired(newMySQL(metav1.ConditionTrue, "Healthy", func(c *mocov1beta2.MySQLCluster) {
+			c.Annotations = map[string]string{mocov1beta2.ReconciliationStoppedAnnotation: "true"}
+		})), "awake stoppable"},
+		"MySQL whose stop of clustering has just expired: awake": {newExpired(newMySQL(metav1.ConditionTrue, "Healthy", func(c *mocov1beta2.MySQLCluster) {
+			c.Annotations = map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "true"}
+		})), "awake stoppable"},
 		"app that runs: awake":                               {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Running", nil), "awake stoppable"},
 		"app that starts: neither asleep nor awake":          {newApp(korifiv1alpha1.StartedState, metav1.ConditionFalse, "Starting", nil), "(Starting) stoppable"},
 		"started app without instances: asleep":              {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", nil), "asleep stoppable"},
@@ -207,6 +213,8 @@ func newExpired[T kinds.Object](obj T) T {
 		obj.Status.Stops = stops
 	case *korifiv1alpha1.CFApp:
 		obj.Status.Stops = stops
+	case *mocov1beta2.MySQLCluster:
+		obj.Status.ReconciliationStops, obj.Status.ClusteringStops = stops, stops
 	}
 	return obj
 }
