@@ -236,7 +236,7 @@ func (c plannedCluster) effects(r preflight.PlanRequest) []string {
 	case c.isClustering:
 		return []string{"Operations in progress are brought to a safe point, within 15 seconds", "The servers keep serving; the manager does not fail over, repair or switch over", r.DescribeEnd(c.startCommand)}
 	default:
-		return []string{"Torpor does not change the cluster's objects, even if the spec changes; servers keep serving, and failover continues", r.DescribeEnd(c.startCommand)}
+		return []string{"Changes to the spec are not applied to the StatefulSet, Services, Secrets and ConfigMaps; servers keep serving, and failover continues", r.DescribeEnd(c.startCommand)}
 	}
 }
 

@@ -22,10 +22,10 @@ func TestOngoingTransitionsHavePriority(t *testing.T) {
 		err    error
 		want   int
 	}{
-		"pass that is due immediately, as after a saved record, is urgent": {ctrl.Result{RequeueAfter: time.Millisecond}, nil, priority.Urgent},
-		"settled cluster loses its priority":                               {ctrl.Result{RequeueAfter: 10 * time.Minute, Priority: new(priority.Urgent)}, nil, priority.Usual},
-		"cluster that waits for an event loses its priority":               {ctrl.Result{}, nil, priority.Usual},
-		"cluster with a failed pass loses its priority":                    {ctrl.Result{}, errors.New("no hub"), priority.Usual},
+		"next pass due immediately, for example after a record was saved: urgent": {ctrl.Result{RequeueAfter: time.Millisecond}, nil, priority.Urgent},
+		"settled cluster loses its priority":                                      {ctrl.Result{RequeueAfter: 10 * time.Minute, Priority: new(priority.Urgent)}, nil, priority.Usual},
+		"cluster that waits for an event loses its priority":                      {ctrl.Result{}, nil, priority.Usual},
+		"cluster with a failed pass loses its priority":                           {ctrl.Result{}, errors.New("no hub"), priority.Usual},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pass := begunFirst{ctrlreconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) { return row.result, row.err })}
