@@ -220,7 +220,7 @@ func (l *groupLoop) performAction(ctx context.Context, f groupFact, do groupActi
 		o := l.group.currentOrders()
 		l.identity, l.restarts = o.lastKnown.Identity, o.restarts
 		if l.limiter == nil {
-			l.limiter = newStartLimiter(l.group.options.restartBurst, l.group.options.restartPause)
+			l.limiter = newStartLimiter(l.group.options.restartBurst, l.group.options.readRestartPause())
 		}
 		l.limiter.noteStart(now)
 		l.noteCRD() // Events about a drain need the CRD even after its deletion.
@@ -231,11 +231,11 @@ func (l *groupLoop) performAction(ctx context.Context, f groupFact, do groupActi
 		l.activation.closeScope()
 	case actionBackOff:
 		// If the start lasted longer than the longest pause, the back-off begins again.
-		if now.Sub(l.activation.startingAt) > l.group.options.startBackoff.Cap {
+		if now.Sub(l.activation.startingAt) > l.group.options.readStartBackoff().Cap {
 			l.backoff = nil
 		}
 		if l.backoff == nil {
-			l.backoff = new(l.group.options.startBackoff)
+			l.backoff = new(l.group.options.readStartBackoff())
 		}
 		l.setTimer(factRetry, l.backoff.Step())
 	case actionForgive:
@@ -324,7 +324,7 @@ func (l *groupLoop) observe() {
 	var running sync.WaitGroup
 	running.Go(func() {
 		src.Logger = g.logger()
-		observeWithBackoff(ctx, g.condition, src, g.options.startBackoff, g.reportCondition)
+		observeWithBackoff(ctx, g.condition, src, g.options.readStartBackoff(), g.reportCondition)
 	})
 	l.stopObserver = func() { cancel(); running.Wait() }
 }

@@ -181,11 +181,25 @@ type options struct {
 type groupOptions struct {
 	name         string
 	drainTimeout time.Duration
-	startBackoff wait.Backoff
+	startBackoff *wait.Backoff // startBackoff is nil for the default
 	restartBurst int
-	restartPause wait.Backoff
-	events       *eventTarget // events is nil if no events are recorded
+	restartPause *wait.Backoff // restartPause is nil for the default
+	events       *eventTarget  // events is nil if no events are recorded
 	cacheOptions func(*cache.Options)
+}
+
+func (o *groupOptions) readStartBackoff() wait.Backoff {
+	if o.startBackoff == nil {
+		return defaultBackoff()
+	}
+	return *o.startBackoff
+}
+
+func (o *groupOptions) readRestartPause() wait.Backoff {
+	if o.restartPause == nil {
+		return wait.Backoff{Duration: 10 * time.Second, Factor: 2, Steps: 1 << 30, Cap: time.Minute}
+	}
+	return *o.restartPause
 }
 
 type eventTarget struct {
@@ -197,9 +211,7 @@ func defaultOptions(when Condition) options {
 	return options{groupOptions: groupOptions{
 		name:         when.String(),
 		drainTimeout: 30 * time.Second,
-		startBackoff: defaultBackoff(),
 		restartBurst: 5,
-		restartPause: wait.Backoff{Duration: 10 * time.Second, Factor: 2, Steps: 1 << 30, Cap: time.Minute},
 	}}
 }
 
@@ -241,7 +253,7 @@ func DrainTimeout(d time.Duration) Option {
 func StartBackoff(b wait.Backoff) Option {
 	return func(o *options) {
 		o.addErrorUnless(b.Duration > 0, "expected a StartBackoff whose Duration is longer than 0, found %s: correct it", b.Duration)
-		o.startBackoff = b
+		o.startBackoff = &b
 	}
 }
 
@@ -255,7 +267,7 @@ func RestartLimit(burst int, pause wait.Backoff) Option {
 	return func(o *options) {
 		o.addErrorUnless(burst > 0, "expected a RestartLimit of at least 1 start, found %d: correct it", burst)
 		o.addErrorUnless(pause.Duration > 0, "expected a RestartLimit with a pause longer than 0, found %s: correct its Duration", pause.Duration)
-		o.restartBurst, o.restartPause = burst, pause
+		o.restartBurst, o.restartPause = burst, &pause
 	}
 }
 

@@ -172,7 +172,7 @@ func (r clientReader) GetInformer(ctx context.Context, obj client.Object, opts .
 // kindGate is the last state of a kind that groups wait for.
 type kindGate struct {
 	absent     bool
-	lastServed detect.Verdict // lastServed is the last verdict whose presence is Served
+	lastServed *detect.Verdict // lastServed is the last verdict whose presence is Served; nil if there was none
 }
 
 // NoteVerdicts receives the detector's verdicts about kinds that a group waits for. If a kind is absent or has been
@@ -221,12 +221,12 @@ func (c *Cache) NoteVerdicts(ctx context.Context, kinds []schema.GroupVersionKin
 func (g *kindGate) noteVerdict(v detect.Verdict) (moved, elsewhere bool) {
 	switch v.Presence {
 	case detect.Served:
-		known := g.lastServed.Presence == detect.Served
+		known := g.lastServed != nil
 		moved = known && !g.absent && g.lastServed.Identity != v.Identity
 		// A CRD that was only replaced has another identity but the same scope and plural, and the client still finds
 		// it.
 		elsewhere = known && (g.lastServed.Plural != v.Plural || g.lastServed.Namespaced != v.Namespaced)
-		g.absent, g.lastServed = false, v
+		g.absent, g.lastServed = false, &v
 	case detect.Absent:
 		moved = !g.absent
 		g.absent = true

@@ -121,7 +121,7 @@ func (d *Detector) unsubscribe(l *detectionSession, s *presenceSubscriber) {
 func (d *Detector) KnownVerdict(gvk schema.GroupVersionKind) (v Verdict, isKnown bool) {
 	d.readSession(func(l *detectionSession) {
 		if t := l.kindOf(gvk); t != nil {
-			v, isKnown = t.known, t.known.Presence != Unclear
+			v, isKnown = t.lastKnown()
 		}
 	})
 	return v, isKnown
@@ -391,9 +391,20 @@ type kindState struct {
 	subscribers []*presenceSubscriber
 	history     kindHistory
 	verdict     Verdict
-	known       Verdict // known is the last verdict that was not Unclear
-	judgements  uint64  // judgements counts verdicts; a verdict during a probe makes the probe's result outdated
-	isProbing   bool    // isProbing is true if a watch probe is in progress
+	known       *Verdict // known is the last verdict that was not Unclear, if verdict is Unclear; nil if there was none
+	judgements  uint64   // judgements counts verdicts; a verdict during a probe makes the probe's result outdated
+	isProbing   bool     // isProbing is true if a watch probe is in progress
+}
+
+// lastKnown returns the last verdict that was not Unclear. isKnown is false if there was none.
+func (t *kindState) lastKnown() (v Verdict, isKnown bool) {
+	if t.verdict.Presence != Unclear {
+		return t.verdict, true
+	}
+	if t.known == nil {
+		return Verdict{}, false
+	}
+	return *t.known, true
 }
 
 type presenceSubscriber struct {

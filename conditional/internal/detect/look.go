@@ -172,8 +172,12 @@ func (l *detectionSession) judgeKind(t *kindState, s lookResult, now time.Time) 
 	f := lookSummary{isMissing: s.outcome == outcomeMissing || s.outcome == outcomeInitializing}
 	t.history, t.verdict, f.isOpen = t.history.judgeLook(s, now)
 	t.judgements++
-	if t.verdict.Presence != Unclear {
-		t.known = t.verdict
+	switch {
+	case t.verdict.Presence != Unclear:
+		t.known = nil
+	case old.Presence != Unclear:
+		last := old
+		t.known = &last
 	}
 	if f.hasChanged = old != t.verdict; f.hasChanged {
 		for _, s := range t.subscribers {
