@@ -210,9 +210,9 @@ func (s *namespaceScan) refuse(t target, obj client.Object, row stopRow) string 
 	return ""
 }
 
-// runsManager reports whether an object is the Deployment of the active manager.
+// runsManager reports whether an object is the Deployment of an active manager.
 func (s *namespaceScan) runsManager(t target) bool {
-	return s.acting.Installation == t.namespace && s.acting.Scope != nil && s.acting.Scope.Deployment == t.name && t.kind.GVK().Kind == "Deployment"
+	return s.acting.Installation == t.namespace && t.kind.GVK().Kind == "Deployment" && slices.Contains(s.acting.ListManagers(), t.name)
 }
 
 // findWave returns the wave of the first schedule that selects the object. Objects that no schedule selects are in

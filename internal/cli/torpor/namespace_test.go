@@ -13,7 +13,9 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
+	"github.com/torpor-dev/torpor/internal/leaderelection/lease"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
@@ -85,5 +87,37 @@ func testNamespaceWaves(t *testing.T, server *testenv.Environment) {
 			t.Fatalf("%s: expected exit code 0, found %d: %s%s", step.verb, got, &out, &said)
 		}
 		report(step.second, step.reason, step.record)
+	}
+}
+
+// TestStopOfANamespaceLeavesOutManagers has an installation of two Deployments, each of which leads a part, and a manager
+// of an earlier release, which leads all parts.
+func TestStopOfANamespaceLeavesOutManagers(t *testing.T) {
+	t.Parallel()
+	deployments := kinds.ListWorkloads()[0]
+	leader := func(part, deployment string) lease.Leader {
+		return lease.Leader{Part: part, Scope: &lease.Scope{Deployment: deployment}}
+	}
+	parts := lease.Acting{Installation: "torpor-system", Leaders: []lease.Leader{leader("clusters", "torpor-clusters"), leader("apps", "torpor-apps")}}
+	for name, row := range map[string]struct {
+		acting          lease.Acting
+		namespace, name string
+		want            bool
+	}{
+		"Deployment that leads the first part":     {parts, "torpor-system", "torpor-clusters", true},
+		"Deployment that leads the second part":    {parts, "torpor-system", "torpor-apps", true},
+		"manager of an earlier release":            {lease.Acting{Installation: "torpor-system", Scope: &lease.Scope{Deployment: "torpor"}}, "torpor-system", "torpor", true},
+		"other Deployment of the installation":     {parts, "torpor-system", "shop", false},
+		"Deployment of this name elsewhere":        {parts, "shop", "torpor-apps", false},
+		"leader whose Deployment is unknown":       {lease.Acting{Installation: "torpor-system", Leaders: []lease.Leader{{Part: "apps"}}}, "torpor-system", "torpor", false},
+		"hub without a manager that holds a Lease": {lease.Acting{}, "torpor-system", "torpor", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			scan := &namespaceScan{acting: row.acting}
+			if found := scan.runsManager(target{kind: deployments, namespace: row.namespace, name: row.name}); found != row.want {
+				t.Errorf("expected that it runs the manager: %t, found %t", row.want, found)
+			}
+		})
 	}
 }

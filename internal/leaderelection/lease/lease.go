@@ -59,25 +59,32 @@ func Read(l *coordinationv1.Lease, now time.Time) Acting {
 
 // FindManager returns the Deployment of a manager; empty if none is known.
 func (a Acting) FindManager() string {
-	scopes, _ := a.listScopes()
-	for _, s := range scopes {
-		if s != nil && s.Deployment != "" {
-			return s.Deployment
-		}
+	if all := a.ListManagers(); len(all) > 0 {
+		return all[0]
 	}
 	return ""
 }
 
+// ListManagers returns the Deployments of the managers, sorted and without duplicates.
+func (a Acting) ListManagers() []string {
+	return a.collect(func(s *Scope) string { return s.Deployment })
+}
+
 // ListVersions returns the versions of the managers, sorted and without duplicates.
 func (a Acting) ListVersions() []string {
-	var versions []string
+	return a.collect(func(s *Scope) string { return s.Version })
+}
+
+// collect returns a property of the managers that run, sorted and without duplicates.
+func (a Acting) collect(property func(*Scope) string) []string {
+	var found []string
 	scopes, _ := a.listScopes()
 	for _, s := range scopes {
-		if s != nil && s.Version != "" {
-			versions = append(versions, s.Version)
+		if s != nil && property(s) != "" {
+			found = append(found, property(s))
 		}
 	}
-	return sortSet(versions)
+	return sortSet(found)
 }
 
 // DescribeEnd returns a message that the Lease has expired; empty if the Lease is held, or if this is unknown.
