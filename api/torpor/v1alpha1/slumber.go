@@ -366,7 +366,7 @@ type ScheduledStop struct {
 	// Stops are the last stops of the object by this Slumber, newest first.
 	// +optional
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=3
+	// +kubebuilder:validation:MaxItems=8
 	Stops []StopRecord `json:"stops,omitempty"`
 	// ExpiresAt is the time at which the newest stop ends even if the Slumber does not end it. The object then starts
 	// even if no controller of Slumbers runs. Unset means that the stop does not expire.

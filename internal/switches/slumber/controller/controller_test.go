@@ -184,6 +184,36 @@ func TestNightInWaves(t *testing.T) {
 	stop()
 }
 
+// TestEachNightOfTenDaysStopsTheClusters follows more nights than a cluster records. The API server's schema and
+// stoprecord.MaxScheduled must agree, or else the stop of a later night is rejected.
+func TestEachNightOfTenDaysStopsTheClusters(t *testing.T) {
+	s := newStory(t)
+	stop := s.startManager(t)
+	defer func() { stop() }()
+	for night := range stoprecord.MaxScheduled + 2 {
+		evening := beforeNight().Add(61*time.Minute + time.Duration(night)*24*time.Hour)
+		s.moveTo(t, evening)
+		s.waitFor(t, fmt.Sprintf("the apps are stopped in night %d", night), torporv1alpha1.SlumberFallingAsleep, "blog", "shop")
+		s.finish(t, "blog")
+		s.finish(t, "shop")
+		s.waitFor(t, "the databases are stopped next", torporv1alpha1.SlumberFallingAsleep, "blog", "shop", "store")
+		s.finish(t, "store")
+		s.waitFor(t, "all sleep", torporv1alpha1.SlumberAsleep, "blog", "shop", "store")
+		s.moveTo(t, evening.Add(11*time.Hour))
+		s.waitFor(t, "the databases wake first", torporv1alpha1.SlumberWakingUp, "blog", "shop")
+		s.finish(t, "store")
+		s.waitFor(t, "the apps wake last", torporv1alpha1.SlumberWakingUp)
+		s.finish(t, "blog")
+		s.finish(t, "shop")
+		s.waitFor(t, "all are awake", torporv1alpha1.SlumberAwake)
+		for name, cd := range s.clusters {
+			if found := cd.Status.ScheduledStops; len(found) != 1 || len(found[0].Stops) != min(night+1, stoprecord.MaxScheduled) {
+				t.Errorf("%s: expected the last %d stops after night %d, found %+v", name, stoprecord.MaxScheduled, night, found)
+			}
+		}
+	}
+}
+
 // TestUsersOverrideSlumbers has a cluster that a user stopped before the night, and two clusters for which users skip
 // the Slumber's stop during the night. At the end, the Slumber is deleted.
 func TestUsersOverrideSlumbers(t *testing.T) {
