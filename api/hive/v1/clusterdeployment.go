@@ -81,8 +81,8 @@ type ClusterDeploymentSpec struct {
 	// PowerState is Running or Hibernating. Empty means Running.
 	// +optional
 	PowerState PowerState `json:"powerState,omitempty"`
-	// HibernateAfter is a duration such as 8h. Torpor hibernates the cluster when it has run for this time since its
-	// installation, claim or last resume, without a change to PowerState. HibernateAfter does not apply to an unclaimed
+	// HibernateAfter is a duration such as 8h. Torpor hibernates the cluster, without changing PowerState, when it has
+	// run for this time since its installation, claim or last resume. HibernateAfter does not apply to an unclaimed
 	// cluster of a pool.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64

@@ -10,23 +10,25 @@ import (
 
 // These are the condition types of a ClusterDeployment that Torpor owns.
 const (
-	// ClusterHibernatingCondition is True from the beginning of a hibernation to the end of the resume. It is False
-	// while the cluster runs, or if a requested hibernation is unsupported or refused.
+	// ClusterHibernatingCondition is True from the beginning of a hibernation until the cluster is ready again. It is
+	// False while the cluster runs, or if a requested hibernation is unsupported or refused.
 	ClusterHibernatingCondition = "Hibernating"
-	// ClusterReadyCondition is True while the cluster runs and its API server answers. A resume ends once the nodes are
-	// ready, or after ten minutes without the missing nodes.
+	// ClusterReadyCondition is True while the cluster runs and its API server answers. During a resume it becomes True
+	// once all awaited nodes are ready. If nodes are still missing ten minutes after the resume began, one ready node
+	// is enough, unless torpor.dev/await-all-machines is set.
 	ClusterReadyCondition = "Ready"
 	// ClusterUnreachableCondition is True while controllers must not connect to the cluster.
 	ClusterUnreachableCondition = "Unreachable"
 	// ClusterDegradedCondition is True while the cluster runs without some of its machines, nodes or ClusterOperators,
-	// or with unconfirmed machine groups. It is absent until the cluster is degraded for the first time.
+	// or with machine groups that may still be suspended. It is absent until the cluster is degraded for the first
+	// time.
 	ClusterDegradedCondition = "Degraded"
-	// ClusterStalledCondition is True while a hibernation or a resume is unfinished after 15 minutes, or permanently
-	// refused. It is absent until that happens for the first time.
+	// ClusterStalledCondition is True while a hibernation or a resume is unfinished after 15 minutes, or the stop of
+	// machines is permanently refused. It is absent until that happens for the first time.
 	ClusterStalledCondition = "Stalled"
-	// ClusterHibernationPossibleCondition is False while a problem is known that makes a hibernation, or the resume
-	// after it, fail. The condition blocks a hibernation only if the annotation torpor.dev/require or the manager's
-	// flag --require-hibernation-possible requires it. Its reason is the code of the most severe finding. While the
+	// ClusterHibernationPossibleCondition is False while a known problem would make a hibernation, or the resume after
+	// it, fail. The condition blocks a hibernation only if the annotation torpor.dev/require or the manager's flag
+	// --require-hibernation-possible requires it. Its reason is the code of the most severe finding. While the
 	// condition is True, no finding is blocking.
 	ClusterHibernationPossibleCondition = "HibernationPossible"
 )
@@ -35,14 +37,14 @@ const (
 const (
 	// ResumingHibernationReason means that the machines are being started, or run in a cluster that is not ready yet.
 	ResumingHibernationReason = "Resuming"
-	// RunningHibernationReason means that the cluster runs.
+	// RunningHibernationReason means that the cluster runs, or hive.openshift.io/infra-disabled is set.
 	RunningHibernationReason = "Running"
 	// StoppingHibernationReason means that a hibernation has begun, and not every machine is stopped yet.
 	StoppingHibernationReason = "Stopping"
 	// HibernatingHibernationReason means that every machine is stopped.
 	HibernatingHibernationReason = "Hibernating"
-	// SyncSetsNotAppliedReason means that the hibernation of a recently installed cluster waits until its SyncSets are
-	// applied.
+	// SyncSetsNotAppliedReason means that the hibernation waits for the first application of SyncSets, until ten
+	// minutes after the installation.
 	SyncSetsNotAppliedReason = "SyncSetsNotApplied"
 	// UnsupportedHibernationReason means that a hibernation is requested, but the version, the platform, a machine
 	// group or an annotation does not allow it.
@@ -63,17 +65,17 @@ const (
 	StoppingOrHibernatingReason = "StoppingOrHibernating"
 )
 
-// These are the reasons of Hibernating and Ready when they are Unknown. They explain why Torpor could not observe the
-// cluster.
+// These are the reasons of Hibernating and Ready when they are Unknown. They explain why the state of the machines is
+// unknown.
 const (
 	// DeletedReason means that the ClusterDeployment is being deleted.
 	DeletedReason = "ClusterDeploymentDeleted"
-	// PausedReason means that an annotation pauses Torpor for this cluster.
+	// PausedReason means that an annotation pauses stops and starts of the machines.
 	PausedReason = "PowerStatePaused"
 	// NotInstalledReason means that the cluster is not installed yet.
 	NotInstalledReason = "NotInstalled"
-	// InvalidSpecReason means that a field of the spec is missing or invalid, or another ClusterDeployment has the
-	// same machines.
+	// InvalidSpecReason means that a field of the spec is missing or invalid, torpor.dev/resume-requested-at is
+	// invalid, or an older ClusterDeployment has the same machines.
 	InvalidSpecReason = "InvalidSpec"
 	// NoMachinesFoundReason means that the cloud lists no machine of the cluster.
 	NoMachinesFoundReason = "NoMachinesFound"
@@ -87,42 +89,45 @@ const (
 	CloudUnreachableReason = "CloudUnreachable"
 	// CloudThrottledReason means that the cloud limits the rate of calls.
 	CloudThrottledReason = "CloudThrottled"
-	// CloudErrorReason means that the cloud answers with another error.
+	// CloudErrorReason means that another error prevents the listing of the machines.
 	CloudErrorReason = "CloudError"
 )
 
 // These are the reasons of the Ready condition when it is False, in addition to those of the Hibernating condition.
 const (
-	// RecordingNodesReason means that the stop of the machines waits until the nodes are recorded.
+	// RecordingNodesReason means that the stop of the machines waits at most 30 seconds for the API server, to record
+	// the nodes.
 	RecordingNodesReason = "RecordingNodes"
 	// DrainingWorkersReason means that Pods are being evicted from the workers before machines are stopped.
 	DrainingWorkersReason = "DrainingWorkers"
-	// StoppingMachinesReason means that stop orders are being sent to the cloud.
+	// StoppingMachinesReason means that machines are being stopped, or machine groups are being paused or scaled to
+	// zero first.
 	StoppingMachinesReason = "StoppingMachines"
-	// WaitingForMachinesToStopReason means that machines are stopping.
+	// WaitingForMachinesToStopReason means that machines are not stopped two minutes after the stop began.
 	WaitingForMachinesToStopReason = "WaitingForMachinesToStop"
 	// TerminatingSpotMachinesReason means that every other machine is stopped, and spot machines are being terminated.
 	// The cluster creates new machines during the resume.
 	TerminatingSpotMachinesReason = "TerminatingSpotMachines"
-	// FailedToStopReason means that a stop of machines, or the pause of a machine group, was rejected.
+	// FailedToStopReason means that a stop or termination of machines, or a change to a machine group, was rejected.
 	FailedToStopReason = "FailedToStop"
-	// StartingMachinesReason means that start orders are being sent to the cloud.
+	// StartingMachinesReason means that machines are being started.
 	StartingMachinesReason = "StartingMachines"
-	// WaitingForMachinesReason means that machines are starting.
+	// WaitingForMachinesReason means that machines do not run two minutes after the resume began, or machine groups are
+	// not restored.
 	WaitingForMachinesReason = "WaitingForMachines"
 	// FailedToStartMachinesReason means that the cloud rejected the start of a machine.
 	FailedToStartMachinesReason = "FailedToStartMachines"
 	// WaitingForAPIReason means that the machines run, and the API server does not answer yet.
 	WaitingForAPIReason = "WaitingForAPI"
-	// FailedToApproveReason means that the cluster rejected the approval of a certificate request.
+	// FailedToApproveReason means that certificate requests could not be approved.
 	FailedToApproveReason = "FailedToApprove"
-	// WaitingForNodesReason means that nodes have not reported since the machines were started, are not ready, or are
-	// still cordoned.
+	// WaitingForNodesReason means that nodes have not reported since the resume began, are not ready or are still
+	// cordoned, or Machines of terminated spot machines are not deleted yet.
 	WaitingForNodesReason = "WaitingForNodes"
-	// WaitingForClusterOperatorsReason means that the nodes of an OpenShift cluster are ready, and ClusterOperators are not ready or
-	// have not reported since the machines were started.
+	// WaitingForClusterOperatorsReason means that the nodes of an OpenShift cluster are ready, and ClusterOperators are
+	// not ready or have not reported since the resume began.
 	WaitingForClusterOperatorsReason = "WaitingForClusterOperators"
-	// APIUnreachableReason means that the cluster should be running, but its API server does not answer.
+	// APIUnreachableReason means that the cluster is neither stopped nor resuming, but its API server does not answer.
 	APIUnreachableReason = "APIUnreachable"
 )
 
@@ -141,8 +146,8 @@ const (
 
 // These are the reasons of the Degraded condition. While the condition Stalled is True, its reason is that of Ready.
 const (
-	// MachinesMissingReason means that the message lists machines that do not run, or machine groups that are not
-	// restored.
+	// MachinesMissingReason means that the message lists machines not running, machine groups not restored, or Machines
+	// not replaced.
 	MachinesMissingReason = "MachinesMissing"
 	// MachineGroupsUnconfirmedReason means that the cluster runs, but machine groups may still be suspended, paused or
 	// scaled to zero. Their settings before the hibernation are not recorded, so a user must restore them.
@@ -175,18 +180,18 @@ const (
 	// DrainBudgetAnnotation limits how long the workers are drained before machines are stopped: a duration such as
 	// 10m, at most 1h. Without the annotation, workers are not drained.
 	DrainBudgetAnnotation = "torpor.dev/drain-budget"
-	// RequireAnnotation lets Torpor refuse a hibernation while the condition HibernationPossible is False, if it has
-	// the value HibernationPossible. A hibernation that has begun is not refused. With this annotation, the condition
-	// is also False if the cluster might not resume, or might lose data.
+	// RequireAnnotation lets Torpor refuse a hibernation while the condition HibernationPossible is False. Its only
+	// value is HibernationPossible. A hibernation that has begun is not refused. With this annotation, the condition is
+	// also False if the cluster might not resume, or might lose data.
 	RequireAnnotation = "torpor.dev/require"
-	// MachineGroupsAnnotation defines how Torpor prevents groups of machines from replacing stopped machines, such as
-	// EC2 Auto Scaling groups and Clusters of Cluster API. Without the annotation, a cluster with running members of
-	// such a group is not stopped.
+	// MachineGroupsAnnotation defines how Torpor prevents machine groups, such as EC2 Auto Scaling groups and Clusters
+	// of Cluster API, from replacing stopped machines. Without the annotation, a cluster with running members of such a
+	// group is not stopped.
 	MachineGroupsAnnotation = "torpor.dev/machine-groups"
 	// CordonedAnnotation marks the nodes that Torpor cordoned for a drain. The resume uncordons these nodes.
 	CordonedAnnotation = "torpor.dev/cordoned"
-	// ResumeRequestedAtAnnotation is the time at which a user requested a resume (RFC 3339). A hibernation that
-	// spec.hibernateAfter began before this time ends. The running time for spec.hibernateAfter restarts at this time.
+	// ResumeRequestedAtAnnotation is the time at which a user requested a resume (RFC 3339). It ends a hibernation that
+	// began earlier because of spec.hibernateAfter. The running time for spec.hibernateAfter restarts at this time.
 	ResumeRequestedAtAnnotation = "torpor.dev/resume-requested-at"
 	// ReconcilePauseAnnotation pauses every controller for this ClusterDeployment while it parses as true.
 	ReconcilePauseAnnotation = "hive.openshift.io/reconcile-pause"
@@ -210,16 +215,16 @@ const (
 	VersionMajorMinorPatchLabel = "hive.openshift.io/version-major-minor-patch"
 )
 
-// RequireHibernationPossible is the value of RequireAnnotation that refuses a hibernation while HibernationPossible is False.
+// RequireHibernationPossible is the value of RequireAnnotation.
 const RequireHibernationPossible = ClusterHibernationPossibleCondition
 
 // These are the values of MachineGroupsAnnotation.
 const (
 	// MachineGroupsSuspend suspends the groups of the cloud, and pauses Clusters and MachineHealthChecks, while the
-	// machines are stopped. No machine is terminated.
+	// machines are stopped. The groups terminate no machine.
 	MachineGroupsSuspend = "suspend"
-	// MachineGroupsScaleToZero sets the size of the groups to zero, which terminates their machines and deletes the
-	// machines' disks. The resume restores the former size.
+	// MachineGroupsScaleToZero sets the size of the groups to zero, which terminates their machines and loses data on
+	// their disks. The resume restores the former size.
 	MachineGroupsScaleToZero = "scale-to-zero"
 )
 
@@ -235,24 +240,24 @@ type HibernationRecord struct {
 	// the user's request, it is "unknown", followed by the field manager.
 	// +optional
 	RequestedBy string `json:"requestedBy,omitempty"`
-	// PowerStateBefore is the value of spec.powerState at the time at which spec.hibernateAfter expired. If
-	// spec.powerState has another value now, a user has requested a resume. Unset means that spec.powerState or a
-	// Slumber requested the hibernation.
+	// PowerStateBefore is the value of spec.powerState at the time at which spec.hibernateAfter expired. A later change
+	// of spec.powerState, except to Hibernating, requests a resume. Unset means that spec.powerState or a Slumber
+	// requested the hibernation.
 	// +optional
 	PowerStateBefore *PowerState `json:"powerStateBefore,omitempty"`
-	// ResumeStartedAt is the time at which the resume began. Unset while the cluster should hibernate. Node heartbeats and certificate
-	// requests from before this time are ignored.
+	// ResumeStartedAt is the time at which the resume began. Unset until then. Node heartbeats and certificate requests
+	// from before this time are ignored.
 	// +optional
 	ResumeStartedAt *metav1.Time `json:"resumeStartedAt,omitempty"`
 	// AsleepAt is the time at which Torpor observed that every machine was stopped. If it is unset, the resume approves
 	// client certificates only after the nodes have had time to report.
 	// +optional
 	AsleepAt *metav1.Time `json:"asleepAt,omitempty"`
-	// Repair is true if machines were switched off while the cluster should run. Torpor starts these machines again,
-	// and approves no certificate request.
+	// Repair is true if all machines were switched off while the cluster should run. Torpor starts these machines
+	// again, and approves no certificate request.
 	// +optional
 	Repair bool `json:"repair,omitempty"`
-	// ResumedAt is the time at which the cluster was ready again.
+	// ResumedAt is the time at which the cluster was ready again with all machines and awaited nodes.
 	// +optional
 	ResumedAt *metav1.Time `json:"resumedAt,omitempty"`
 	// Nodes are the nodes of the hibernated cluster. The resume approves only their certificate requests. If the
@@ -316,7 +321,7 @@ type MachineGroupRecord struct {
 	// answers, no machine is stopped before this time.
 	// +optional
 	HeldAt *metav1.Time `json:"heldAt,omitempty"`
-	// RestoredAt is the time at which Torpor set the former size of the group again. After this time, the group
+	// RestoredAt is the time at which Torpor observed the former size of the group again. After this time, the group
 	// launches its machines, and Torpor does not revert changes to its size.
 	// +optional
 	RestoredAt *metav1.Time `json:"restoredAt,omitempty"`
@@ -328,7 +333,7 @@ type DrainRecord struct {
 	// the drain ends.
 	// +optional
 	EndedAt *metav1.Time `json:"endedAt,omitempty"`
-	// Left lists the nodes and Pods that were not drained, and the reason. Empty means that all nodes and Pods were
+	// Left lists the nodes and Pods that were not drained, and the reason. Empty after the drain means that all were
 	// drained.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
@@ -363,8 +368,8 @@ type RecordedNode struct {
 	// Ready is true if the node was ready. The resume waits only for nodes that were ready.
 	// +optional
 	Ready bool `json:"ready,omitempty"`
-	// ClockSkewed is true if the node's clock differed from the hub's. During the resume, a heartbeat of the node
-	// counts only if it has changed.
+	// ClockSkewed is true if the node's clock was far ahead of the hub's, or far behind. During the resume, a heartbeat
+	// of the node counts only if it has changed.
 	// +optional
 	ClockSkewed bool `json:"clockSkewed,omitempty"`
 	// ControlPlane is true if the node had the control-plane role.

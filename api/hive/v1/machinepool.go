@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// MachinePool defines the number of machines in the MachineSets of an OpenShift cluster, and the labels and taints of their nodes.
+// MachinePool defines the number of machines in the MachineSets of an OpenShift cluster, and the labels and taints of
+// their new nodes.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -63,14 +64,15 @@ type MachinePoolSpec struct {
 	// Autoscaling lets the autoscaler of the cluster choose the number of machines.
 	// +optional
 	Autoscaling *MachinePoolAutoscaling `json:"autoscaling,omitempty"`
-	// Platform is preserved and not used: Torpor does not create MachineSets.
+	// Platform is preserved. Torpor does not create MachineSets, and uses only the platform's name, to check
+	// minReplicas.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Platform runtime.RawExtension `json:"platform"`
-	// Labels are labels that are added to the nodes. Other labels of the nodes are preserved.
+	// Labels are added to new nodes. Other labels in the MachineSets are preserved.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=100
 	Labels map[string]string `json:"labels,omitempty"`
-	// Taints are the taints of the nodes. A list that is not empty replaces all taints of the MachineSets.
+	// Taints are the taints of new nodes. A list that is not empty replaces all taints of the MachineSets.
 	// +optional
 	// +kubebuilder:validation:MaxItems=100
 	// +listType=atomic
@@ -153,7 +155,8 @@ const (
 	// NotEnoughReplicasCondition is True if spec.autoscaling.minReplicas is less than the number of MachineSets, on a platform on which
 	// each MachineSet needs a machine.
 	NotEnoughReplicasCondition = "NotEnoughReplicas"
-	// UnsupportedConfigurationCondition is True if the pool has a setting that its cluster or Torpor does not support.
+	// UnsupportedConfigurationCondition is True if the pool has an unsupported setting, the name of an older pool, no
+	// MachineSets, or too many.
 	UnsupportedConfigurationCondition = "UnsupportedConfiguration"
 )
 
@@ -170,7 +173,7 @@ const (
 	// MachinePoolNoAnswerReason means that the cluster's API server did not answer while Torpor read or changed the
 	// MachineSets.
 	MachinePoolNoAnswerReason = "NoAnswer"
-	// MachinePoolRefusedReason means that the cluster rejects a change that the pool requests.
+	// MachinePoolRefusedReason means that the cluster rejects a read or a change of its MachineSets.
 	MachinePoolRefusedReason = "Refused"
 	// MachinePoolDeletingReason means that the pool is being deleted. Its MachineSets are not changed.
 	MachinePoolDeletingReason = "Deleting"
@@ -190,6 +193,6 @@ const (
 	ConfigurationSupportedReason = "ConfigurationSupported"
 	// MinReplicasTooSmallReason means that minReplicas would leave some MachineSets without a machine.
 	MinReplicasTooSmallReason = "MinReplicasTooSmall"
-	// EnoughReplicasReason means that there are enough machines for all MachineSets.
+	// EnoughReplicasReason means that minReplicas is unset or large enough.
 	EnoughReplicasReason = "EnoughReplicas"
 )

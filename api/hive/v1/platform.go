@@ -57,7 +57,7 @@ type PlatformSettings struct {
 	IsCloudNamedBySecret bool
 	// Region is the region whose machines are listed; empty if one listing covers all regions.
 	Region string
-	// Machines identifies the machines: the infraID in their tags or names, or the group that contains them.
+	// Machines identifies the machines, for example by the infraID in their tags or names.
 	Machines string
 	// CredentialsSecretName is the name of the Secret with the cloud credentials, in the namespace of the
 	// ClusterDeployment; empty if the manager uses its own identity.

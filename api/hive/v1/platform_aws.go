@@ -6,8 +6,8 @@ package v1
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type AWSPlatform struct {
-	// CredentialsSecretRef references the Secret with the keys aws_access_key_id and aws_secret_access_key, and
-	// optionally aws_session_token and endpoint_url.
+	// CredentialsSecretRef references the Secret with the keys aws_access_key_id and aws_secret_access_key or the key
+	// aws_config, and optionally aws_session_token and endpoint_url.
 	// +optional
 	CredentialsSecretRef LocalObjectReference `json:"credentialsSecretRef,omitempty"`
 	// CredentialsAssumeRole is the IAM role that the manager assumes if credentialsSecretRef is empty. The manager's flag

@@ -2,8 +2,8 @@
 
 package v1
 
-// GCPPlatform identifies a cluster on Google Cloud. Its machines are the instances whose names begin with the cluster's infraID and a
-// hyphen, in all zones of the project of the credentials, except instances whose labels assign them to another cluster.
+// GCPPlatform identifies a cluster on Google Cloud. Its machines are the instances in all zones of the credentials'
+// project with names such as INFRAID-worker-0, except instances whose labels assign them to another cluster.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type GCPPlatform struct {

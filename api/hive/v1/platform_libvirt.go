@@ -3,8 +3,8 @@
 package v1
 
 // LibvirtPlatform identifies a cluster whose machines are virtual machines of one libvirt host. Its machines are the
-// domains whose metadata contains the cluster's infraID, and domains without such metadata whose names begin with the
-// infraID and a hyphen.
+// domains whose metadata contains the cluster's infraID, and domains without such metadata that have names such as
+// INFRAID-worker-0.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type LibvirtPlatform struct {

@@ -76,15 +76,16 @@ type SelectorSyncSetSpec struct {
 	ClusterDeploymentSelector metav1.LabelSelector `json:"clusterDeploymentSelector,omitempty"`
 }
 
-// SyncSetResourceApplyMode defines what happens to an object that is removed from a set.
+// SyncSetResourceApplyMode defines what happens to an object that a set no longer applies to a cluster.
 //
 // +kubebuilder:validation:Enum="";Upsert;Sync
 type SyncSetResourceApplyMode string
 
 const (
-	// UpsertResourceApplyMode keeps the object in the cluster.
+	// UpsertResourceApplyMode means that no object is deleted from the cluster.
 	UpsertResourceApplyMode SyncSetResourceApplyMode = "Upsert"
-	// SyncResourceApplyMode deletes the object from the cluster.
+	// SyncResourceApplyMode means that an object is deleted from the cluster when it is removed from the set, or when
+	// the set no longer applies to the cluster.
 	SyncResourceApplyMode SyncSetResourceApplyMode = "Sync"
 )
 
@@ -97,8 +98,8 @@ type SyncSetCommonSpec struct {
 	// +kubebuilder:validation:items:XEmbeddedResource
 	// +listType=atomic
 	Resources []runtime.RawExtension `json:"resources,omitempty"`
-	// ResourceApplyMode is Upsert, which deletes nothing from a cluster, or Sync, which deletes objects that are removed from the set.
-	// Empty means Upsert.
+	// ResourceApplyMode is Upsert, which deletes nothing from a cluster, or Sync, which deletes objects that the set no
+	// longer applies. Empty means Upsert.
 	// +optional
 	ResourceApplyMode SyncSetResourceApplyMode `json:"resourceApplyMode,omitempty"`
 	// Patches change objects that exist in the clusters. They are sent after the resources and the Secrets.
@@ -162,5 +163,5 @@ type SecretReference struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// SyncsetPauseAnnotation pauses all syncing to the cluster of a ClusterDeployment while it parses as true.
+// SyncsetPauseAnnotation pauses SyncSets and SelectorSyncSets of a ClusterDeployment while it parses as true.
 const SyncsetPauseAnnotation = "hive.openshift.io/syncset-pause"
