@@ -61,11 +61,12 @@ type ClusterSyncStatus struct {
 	// FirstSuccessTime is the time at which all sets were applied for the first time.
 	// +optional
 	FirstSuccessTime *metav1.Time `json:"firstSuccessTime,omitempty"`
-	// LastSyncTime is the time at which Torpor last applied all sets, including unchanged sets.
+	// LastSyncTime is the time at which Torpor last sent all sets to the cluster, including unchanged and rejected
+	// sets.
 	// +optional
 	LastSyncTime *metav1.Time `json:"lastSyncTime,omitempty"`
-	// SyncedResume is the start time of the last resume after which all sets were applied. Torpor applies all sets
-	// again after each resume.
+	// SyncedResume is the start time of the last resume after which all sets were sent. Torpor applies all sets again
+	// after each resume.
 	// +optional
 	SyncedResume *metav1.Time `json:"syncedResume,omitempty"`
 }
@@ -121,7 +122,7 @@ type SyncResourceReference struct {
 
 // These are the condition types of a ClusterSync.
 const (
-	// ClusterSyncFailedCondition is True while a set is rejected by the cluster or invalid.
+	// ClusterSyncFailedCondition is True while a set cannot be applied, or an object cannot be deleted.
 	ClusterSyncFailedCondition = "Failed"
 	// ClusterSyncedCondition is True if the current content of all sets is applied.
 	ClusterSyncedCondition = "Synced"
@@ -129,7 +130,7 @@ const (
 
 // These are the reasons of Failed and Synced.
 const (
-	// SyncFailureReason means that the sets in the message are rejected by the cluster or invalid.
+	// SyncFailureReason means that the sets or objects in the message cannot be applied or deleted.
 	SyncFailureReason = "Failure"
 	// SyncSuccessReason means that no set is known to have a problem.
 	SyncSuccessReason = "Success"
