@@ -8,8 +8,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 const CancelledByAnnotation = "torpor.dev/cancelled-by"
 
 // CFDeployment replaces the running revision of an app with a new revision, step by step, while the old revision still
-// serves. Creating a CFDeployment requests the new revision. A CFDeployment is in the namespace of its app, and the
-// CFApp owns it.
+// serves. Creating a CFDeployment requests the new revision. A CFDeployment is in the namespace of its app. The CFApp
+// owns a CFDeployment that the CF API created.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -65,7 +65,7 @@ type CFDeploymentSpec struct {
 	// +optional
 	// +kubebuilder:default=rolling
 	Strategy DeploymentStrategy `json:"strategy,omitempty"`
-	// MaxInFlight is the maximum number of new instances that may be starting at the same time.
+	// MaxInFlight is the maximum number of new instances of a process that may be starting at the same time.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
@@ -149,8 +149,8 @@ type CFDeploymentStatus struct {
 	// Prepared is true once FormerDroplet is recorded. The new revision is requested only after that.
 	// +optional
 	Prepared bool `json:"prepared,omitempty"`
-	// FormerDroplet is the droplet that the app ran before the deployment. A cancellation of the deployment restores
-	// it.
+	// FormerDroplet is the droplet that the app ran before the deployment. A cancellation restores it if the app has
+	// not recorded the droplet of the earlier revision.
 	// +optional
 	FormerDroplet string `json:"formerDroplet,omitempty"`
 	// CurrentStep is the number of the current canary step, counted from 1.

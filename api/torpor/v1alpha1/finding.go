@@ -4,14 +4,13 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// These are the codes of findings, which are problems that may affect a stop, or the start after it. The codes are
-// reasons of the condition HibernationPossible, and kubectl torpor plan prints them. Blocking findings come first, then
-// warnings.
+// These are the codes of findings, which are problems that may affect a stop, or the start after it. Codes about
+// clusters are reasons of the condition HibernationPossible, and kubectl torpor plan prints all codes. Blocking
+// findings come first, then warnings.
 const (
 	// BeingDeletedFinding means that the object is being deleted, so it is neither stopped nor started.
 	BeingDeletedFinding = "BeingDeleted"
-	// NoControllerFinding means that the active manager runs without the controllers of the object, or does not watch
-	// the object's namespace.
+	// NoControllerFinding means that no active manager runs the controllers of the object in its namespace.
 	NoControllerFinding = "NoController"
 	// HibernationUnsupportedFinding means that the platform, the version, the spec, a machine group or an annotation
 	// does not allow the cluster to hibernate.
@@ -20,9 +19,10 @@ const (
 	PausedFinding = "Paused"
 	// StoppedBySlumberFinding means that a Slumber also stops the object, so a start has no effect until the Slumber ends its stop.
 	StoppedBySlumberFinding = "StoppedBySlumber"
-	// StartRefusedFinding means that the manager refuses the start, because the start would cause damage.
+	// StartRefusedFinding means that the manager refuses the start, for example because the start would lose data.
 	StartRefusedFinding = "StartRefused"
-	// StopRefusedFinding means that the manager refuses the stop, because another object would start the object again.
+	// StopRefusedFinding means that the manager refuses the stop, for example because another object would start the
+	// object again.
 	StopRefusedFinding = "StopRefused"
 	// UntilInvalidFinding means that the annotation with the end of the stop holds neither a time nor a duration, or
 	// holds a time before the stop.
@@ -78,7 +78,7 @@ const (
 	NotHealthyFinding = "NotHealthy"
 	// DeploymentUnderwayFinding means that a deployment of the app is in progress. A stop ends the deployment.
 	DeploymentUnderwayFinding = "DeploymentUnderway"
-	// NotCheckedFinding means that the checks have not run yet, or could not be run.
+	// NotCheckedFinding means that the checks have not run yet, or could not read everything.
 	NotCheckedFinding = "NotChecked"
 )
 
@@ -86,7 +86,7 @@ const (
 type StopFinding struct {
 	// Code identifies the kind of the problem.
 	Code string `json:"code"`
-	// Objects are the names of the first three affected objects.
+	// Objects are the names of at most three affected objects.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=3

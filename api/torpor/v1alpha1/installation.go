@@ -2,8 +2,8 @@
 
 package v1alpha1
 
-// These are labels and annotations of the Leases of an installation, one for each part of the controllers. A manager of
-// an earlier release sets the annotations on the Lease torpor in kube-system.
+// These are labels and annotations of the Leases of an installation. Each Lease is for one part of the controllers. A
+// manager of an earlier release sets the annotations on the Lease torpor in kube-system.
 const (
 	// PartLabel is the name of the part of the controllers that the holder of the Lease leads.
 	PartLabel = "torpor.dev/part"

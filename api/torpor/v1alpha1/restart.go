@@ -21,8 +21,8 @@ const (
 
 // The settings of a process in a revision are in an immutable Secret, to which its LRP refers.
 const (
-	// SettingsAnnotation is the name of the settings Secret on an LRP, and the command and health check, as JSON, on
-	// the settings Secret.
+	// SettingsAnnotation holds, on an LRP, the name of the settings Secret. On this Secret, it holds the command, the
+	// health check and the ports as JSON.
 	SettingsAnnotation = "torpor.dev/settings"
 	// SettingsLabel marks a settings Secret.
 	SettingsLabel = "torpor.dev/settings"
@@ -30,17 +30,16 @@ const (
 
 // These mark a Pod that its Services no longer select, and that terminates soon.
 const (
-	// LeftServicesLabel has the value of the label with the process type, which Torpor removes so that Services no
-	// longer select the Pod.
+	// LeftServicesLabel replaces the label with the process type, and has the same value, so that Services no longer
+	// select the Pod.
 	LeftServicesLabel = "torpor.dev/left-services"
 	// LeftServicesAtAnnotation is the time at which Torpor replaced the label with the process type of a Pod by
 	// torpor.dev/left-services (RFC 3339).
 	LeftServicesAtAnnotation = "torpor.dev/left-services-at"
 )
 
-// AppNameLabel is the name of the app, on the objects that run it, with dashes instead of characters that a label
-// cannot contain. The label is informational: if the name of an app changes, its objects keep the former name until the
-// next revision.
+// AppNameLabel is the name of the app, on its objects, with dashes instead of characters that a label cannot contain.
+// The label is informational: if the name of an app changes, its LRPs keep the former name until the next revision.
 const AppNameLabel = "torpor.dev/app-name"
 
 // AddressesAnnotation holds, on an LRP, the addresses of the app's routes, separated by commas, for the environment of
@@ -49,8 +48,8 @@ const AddressesAnnotation = "torpor.dev/addresses"
 
 // Admission sets these annotations of a CFApp when it sets the revision, and rejects other values that clients set.
 const (
-	// DropletAnnotation is the droplet of the current revision. A change to spec.currentDropletRef does not change the
-	// annotation.
+	// DropletAnnotation is the droplet of the current revision. Once it is set, a change to spec.currentDropletRef does
+	// not change it.
 	DropletAnnotation = "torpor.dev/droplet"
 	// RevisedByAnnotation is the user who began the current revision.
 	RevisedByAnnotation = "torpor.dev/revised-by"
@@ -72,8 +71,8 @@ const (
 // one Kubernetes role.
 const CFRoleAnnotation = "torpor.dev/cf-role"
 
-// StatusAnnotationPrefix is the prefix of annotations in which controllers store fields of the status as JSON, if the
-// CustomResourceDefinition of another project drops these fields.
+// StatusAnnotationPrefix is the prefix of annotations in which controllers store fields of the status as JSON, because
+// the CustomResourceDefinition of another project may drop these fields.
 const StatusAnnotationPrefix = "status.torpor.dev/"
 
 // StatusFullyStoredCondition is False while the served CustomResourceDefinition drops a field of the status. It is absent while every field

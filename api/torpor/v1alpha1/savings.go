@@ -34,7 +34,7 @@ type Savings struct {
 	// MemoryKiBSeconds is the sum of KiB multiplied by seconds.
 	// +optional
 	MemoryKiBSeconds int64 `json:"memoryKiBSeconds,omitempty"`
-	// Weeks holds the savings in the current week and the four weeks before it, newest first.
+	// Weeks holds the savings of ended stops by week, for the last five weeks with savings, newest first.
 	// +optional
 	// +kubebuilder:validation:MaxItems=5
 	Weeks []WeekSavings `json:"weeks,omitempty"`

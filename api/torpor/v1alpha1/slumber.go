@@ -261,7 +261,7 @@ type SlumberStatus struct {
 	// Since is the time at which State last changed.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
-	// WindowStart is the start of the window that the controller evaluated last.
+	// WindowStart is the start of the current window. Unset outside of windows.
 	// +optional
 	WindowStart *metav1.Time `json:"windowStart,omitempty"`
 	// IsWindowMissed is true if the window at WindowStart is skipped because of spec.startingDeadlineSeconds.
@@ -279,7 +279,7 @@ type SlumberStatus struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=10
 	Waves []SlumberWaveStatus `json:"waves,omitempty"`
-	// NextTransitions are the next ten times at which the objects are stopped or started.
+	// NextTransitions are the next times, at most ten, at which the objects are stopped or started.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
@@ -300,8 +300,8 @@ type SlumberWaveStatus struct {
 	// Since is the time at which ShouldSleep last changed.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
-	// WaitsSince is the time from which spec.waveTimeout counts, instead of Since, if the manager was down when the
-	// window began.
+	// WaitsSince is the time from which spec.waveTimeout counts, instead of Since, if no manager ran between two
+	// windows.
 	// +optional
 	WaitsSince *metav1.Time `json:"waitsSince,omitempty"`
 	// Members is the number of objects in the wave.
@@ -319,7 +319,7 @@ type SlumberWaveStatus struct {
 	// not delay other waves.
 	// +optional
 	IsSettled bool `json:"isSettled,omitempty"`
-	// IsTimedOut is true if spec.waveTimeout has expired, and the next wave proceeds without this one.
+	// IsTimedOut is true if spec.waveTimeout has expired, and the next wave no longer waits for this wave.
 	// +optional
 	IsTimedOut bool `json:"isTimedOut,omitempty"`
 }
@@ -343,7 +343,7 @@ const (
 	SlumberAsWishedReason = "AsWished"
 	// SlumberInTransitionReason means that objects are being stopped or started.
 	SlumberInTransitionReason = "InTransition"
-	// SlumberInvalidReason means that the schedule or a selector is invalid, so no object is stopped or started.
+	// SlumberInvalidReason means that the schedule or a selector is invalid, so the Slumber stops and starts no object.
 	SlumberInvalidReason = "InvalidSchedule"
 	// SlumberWaveTimedOutReason means that a wave did not reach its desired state within spec.waveTimeout.
 	SlumberWaveTimedOutReason = "WaveTimedOut"

@@ -23,7 +23,8 @@ const (
 	// a ClusterDeployment, a workload or an object of a StopAdapter.
 	RequestedByAnnotation = "torpor.dev/requested-by"
 	// RequestVersionAnnotation is the resource version of the object before the request that torpor.dev/requested-by
-	// describes. If admission does not see a request, both annotations remain unchanged.
+	// describes, or "new" if this request created the object. If admission does not see a request, both annotations
+	// remain unchanged.
 	RequestVersionAnnotation = "torpor.dev/request-version"
 	// UntilNotedAnnotation holds the value of torpor.dev/until and the user who wrote this value: "8h by alice". If
 	// torpor.dev/until has another value, admission did not see the last change. The annotation with the end of a

@@ -136,6 +136,6 @@ const (
 	StopAdapterForbiddenReason = "KindForbidden"
 	// StopAdapterInvalidReason means that the spec is invalid.
 	StopAdapterInvalidReason = "InvalidAdapter"
-	// StopAdapterFailedReason means that the kind cannot be watched, or stopped objects cannot be restored.
+	// StopAdapterFailedReason means that the controller of the kind cannot run, or stopped objects cannot be restored.
 	StopAdapterFailedReason = "AdapterFailed"
 )

@@ -25,7 +25,7 @@ const (
 	// StopRefusedAnnotation explains why the object is not stopped although a stop is requested.
 	StopRefusedAnnotation = "torpor.dev/stop-refused"
 	// SlumberAnnotationPrefix precedes the name of a Slumber in the name of the annotation that holds its
-	// ScheduledStop, as JSON.
+	// ScheduledStop, as JSON, on objects of all kinds.
 	SlumberAnnotationPrefix = "slumber.torpor.dev/"
 )
 
