@@ -145,8 +145,8 @@ const (
 type Error struct {
 	Class   ErrorClass
 	Message string
-	// RefusedIDs are the machines for which the cloud rejected a stop or start that it accepted for others. The list is
-	// empty if the cloud rejected the request for all machines.
+	// RefusedIDs are the machines, or the groups, whose orders the cloud rejected while it accepted others. The list is
+	// empty if the cloud rejected the orders of all machines.
 	RefusedIDs []string
 	// RetryAfter is how long the cloud asks clients to wait before the next request. It is zero if the cloud does not
 	// specify a time.
