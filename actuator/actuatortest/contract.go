@@ -349,7 +349,7 @@ func stopsAllOrNone(t *testing.T, newCloud func(*testing.T) Cloud) {
 	c.expectSettled(actuator.Running, nil)
 }
 
-// expectRefused expects RefusedIDs of the error to have exactly one machine.
+// expectRefused expects RefusedIDs of the error to contain only this machine.
 func (c testCluster) expectRefused(err error, id string) {
 	c.t.Helper()
 	known, ok := errors.AsType[*actuator.Error](err)
@@ -543,7 +543,7 @@ func ordersDespiteLag(t *testing.T, newCloud func(*testing.T) Cloud) {
 	}
 	cloud.Delay(t)
 	for range 2 {
-		// A caller that sees a stopped machine running repeats the stop.
+		// A caller that observes a stopped machine as running repeats the stop.
 		c.mustCall(Stop, c.ids...)
 		c.observeStates()
 	}
@@ -557,8 +557,8 @@ func ordersDespiteLag(t *testing.T, newCloud func(*testing.T) Cloud) {
 	})
 }
 
-// membersNameTheirGroup checks the field Group. If it is set, the manager must suspend the group before it stops the
-// machine.
+// membersNameTheirGroup checks the field Group. If it is set, the manager does not stop the machine before it has
+// suspended or scaled the group.
 func membersNameTheirGroup(t *testing.T, newCloud func(*testing.T) Cloud) {
 	c, other := newCluster(t, newCloud, 3), newCluster(t, newCloud, 1)
 	cloud, ok := c.Cloud.(GroupCloud)

@@ -45,7 +45,7 @@ func (f *Faults) Change(do func()) {
 	do()
 }
 
-// Inject adds a fault, and removes it when the test ends.
+// Inject adds a fault, and removes all faults when the test ends.
 func (f *Faults) Inject(t *testing.T, fault Fault) {
 	t.Helper()
 	f.Change(func() { f.injected = append(f.injected, fault) })
@@ -72,7 +72,8 @@ func (f *Faults) FindFault(operation, id string) (Fault, bool) {
 	return Fault{}, false
 }
 
-// CountCall counts a call of an operation, and returns the number of calls so far. The caller must hold the lock.
+// CountCall counts a call of an operation, and returns the number of its calls since the last CountCalls. The caller
+// must hold the lock.
 func (f *Faults) CountCall(operation string) int {
 	if f.calls == nil {
 		f.calls = map[string]int{}
