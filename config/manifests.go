@@ -223,7 +223,7 @@ func (m *manifests) renderManager(image string) ([]byte, error) {
 	return bytes.TrimSpace(data), nil
 }
 
-// readOwnDefinitions returns the CustomResourceDefinitions of the features that are in Torpor's own API group.
+// readOwnDefinitions returns the CustomResourceDefinitions in Torpor's own API group that the features need.
 func readOwnDefinitions(features []string) ([][]byte, error) {
 	data, err := files.ReadFile("features/definitions.yaml")
 	if err != nil {
