@@ -61,7 +61,7 @@ const (
 
 // CFAppSpec is the desired state of an app.
 type CFAppSpec struct {
-	// DisplayName is the name of the app for users. It is unique in its space.
+	// DisplayName is the name of the app for users. The CF API keeps it unique in its space.
 	// +kubebuilder:validation:Pattern=`^[-\w]+$`
 	// +kubebuilder:validation:MaxLength=250
 	DisplayName string `json:"displayName"`
@@ -72,8 +72,8 @@ type CFAppSpec struct {
 	// EnvSecretName is the name of the Secret with the app's environment variables.
 	// +optional
 	EnvSecretName string `json:"envSecretName,omitempty"`
-	// CurrentDropletRef references the CFBuild whose droplet the next revision runs. A change does not affect a running
-	// revision.
+	// CurrentDropletRef references the CFBuild whose droplet the next start, restart or deployment uses. A change does
+	// not affect running instances.
 	// +optional
 	CurrentDropletRef *Reference `json:"currentDropletRef,omitempty"`
 	// Drain defines how an old revision is replaced after a stop or a restart. Torpor has added this field.
@@ -94,7 +94,8 @@ const (
 	DrainOverlap DrainPolicy = "Overlap"
 )
 
-// Drain defines how an old revision is replaced after a stop or a restart. It does not apply to deployments, whose revisions overlap.
+// Drain defines how an old revision is replaced after a stop or a restart. The revisions of a deployment overlap; only
+// its end waits for the old Pods.
 type Drain struct {
 	// Policy is Strict or Overlap.
 	// +optional
@@ -163,10 +164,11 @@ type CFAppStatus struct {
 	// ObservedDesiredState is the desired state that the controller acted on last.
 	// +optional
 	ObservedDesiredState AppState `json:"observedDesiredState,omitempty"`
-	// ActualState is STARTED while an instance is ready, or while the app is started with 0 instances.
+	// ActualState is STARTED while an instance of the current revision is ready, or while the app is started with 0
+	// instances.
 	// +optional
 	ActualState AppState `json:"actualState,omitempty"`
-	// ObservedRevision is the highest revision that the controller has acted on. Admission never assigns a lower one.
+	// ObservedRevision is the highest revision that the controller has observed. Admission never assigns a lower one.
 	// +optional
 	ObservedRevision int64 `json:"observedRevision,omitempty"`
 	// Instances counts the instances of all processes.
@@ -182,7 +184,8 @@ type CFAppStatus struct {
 	// +listMapKey=revision
 	// +kubebuilder:validation:MaxItems=20
 	Restarts []Restart `json:"restarts,omitempty"`
-	// Stops are the last stops of the app, newest first: requester, reason, end, and the user who started the app again.
+	// Stops are the last stops through spec.desiredState, newest first: requester, reason, end, and the user who
+	// started the app again.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
@@ -215,7 +218,7 @@ type InstanceCounts struct {
 	Desired int32 `json:"desired"`
 	// Ready is the number of ready instances of the current revision.
 	Ready int32 `json:"ready"`
-	// Draining is the number of terminating instances, of all revisions.
+	// Draining is the number of ending instances, of all revisions.
 	Draining int32 `json:"draining"`
 	// ReadyOlder is the number of ready instances of other revisions, which still serve while a deployment or its
 	// cancellation replaces them.
@@ -238,8 +241,8 @@ const (
 	CausedByRestart RestartCause = "Restart"
 	// CausedByDeployment means that a deployment was requested.
 	CausedByDeployment RestartCause = "Deployment"
-	// CausedByRepair means that the annotation with the app's revision was unreadable, and was replaced by the next
-	// number.
+	// CausedByRepair means that the annotation with the app's revision was unreadable or below the observed revision,
+	// and was replaced by a higher number.
 	CausedByRepair RestartCause = "Repair"
 )
 
@@ -265,8 +268,8 @@ type Restart struct {
 	// StartedAt is the time at which this user started the app.
 	// +optional
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
-	// Settings maps each process type to the name of the Secret with its environment, command and health check in this
-	// revision.
+	// Settings maps a process type to the name of the Secret with its environment, command, ports and health check in
+	// this revision.
 	// +optional
 	Settings map[string]string `json:"settings,omitempty"`
 }

@@ -132,7 +132,7 @@ type CFBuildSpec struct {
 	// StagingMemoryMB limits the memory of the build, in MiB.
 	// +kubebuilder:validation:Minimum=0
 	StagingMemoryMB int `json:"stagingMemoryMB"`
-	// StagingDiskMB limits the disk of the build, in MiB.
+	// StagingDiskMB limits the disk of the build, in MiB. Torpor does not use it.
 	// +kubebuilder:validation:Minimum=0
 	StagingDiskMB int `json:"stagingDiskMB"`
 	// Lifecycle defines how the droplet is built.
@@ -151,8 +151,8 @@ const (
 	FailedBuild  BuildState = "FAILED"
 )
 
-// CFBuildStatus is the observed state of a build. The droplet is immutable, so that a revision always runs the same
-// image.
+// CFBuildStatus is the observed state of a build. The droplet is immutable, so that a revision always references the
+// same image.
 //
 // +kubebuilder:validation:XValidation:fieldPath=`.droplet`,rule=`!has(oldSelf.droplet) || (has(self.droplet) && self.droplet == oldSelf.droplet)`,message=`expected no change to the droplet, because revisions of the app run it; found one; create a new CFBuild`
 type CFBuildStatus struct {

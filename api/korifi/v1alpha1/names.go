@@ -2,22 +2,23 @@
 
 package v1alpha1
 
-// These annotations of a CFApp count its revisions. Admission sets them, and rejects values of other clients.
+// These annotations of a CFApp count its revisions. Admission sets them, and rejects other values in updates.
 const (
 	// RevisionAnnotation is the app's revision, a decimal number. It increases with every stop, restart and deployment, and never
 	// decreases.
 	RevisionAnnotation = "korifi.cloudfoundry.org/app-rev"
-	// LastStopRevisionAnnotation is the revision that the last stop or restart began. By default, this revision runs
-	// only after the Pods of older revisions are gone.
+	// LastStopRevisionAnnotation is the revision that the last stop or restart began. By default, this revision starts
+	// only once the Pods of older revisions are gone, or after the drain timeout.
 	LastStopRevisionAnnotation = "korifi.cloudfoundry.org/last-stop-app-rev"
 )
 
 // FirstRevision is the first revision of an app.
 const FirstRevision = "0"
 
-// These are the labels of the objects of an app.
+// These are labels of orgs, spaces, apps and their objects.
 const (
-	// GUIDLabel is the GUID of the object, which is its name. On Pods it is the GUID of the process.
+	// GUIDLabel is the GUID of the object, which is its name. On StatefulSets, PodDisruptionBudgets and Pods it is the
+	// GUID of the process.
 	GUIDLabel = "korifi.cloudfoundry.org/guid"
 	// AppGUIDLabel is the name of the CFApp.
 	AppGUIDLabel = "korifi.cloudfoundry.org/app-guid"
@@ -37,7 +38,7 @@ const (
 	DisplayNameLabel = "korifi.cloudfoundry.org/display-name"
 	// PackageGUIDLabel is the name of the CFPackage of a CFBuild.
 	PackageGUIDLabel = "korifi.cloudfoundry.org/package-guid"
-	// RouteGUIDLabel is the name of the CFRoute, on the Services of its destinations.
+	// RouteGUIDLabel is the name of the CFRoute, on its Services, Ingress and HTTPRoute.
 	RouteGUIDLabel = "korifi.cloudfoundry.org/route-guid"
 	// CreatedAtLabel is Korifi's label with the creation time of an object, in the form 2006-01-02T15-04-05.
 	CreatedAtLabel = "korifi.cloudfoundry.org/created_at"
@@ -62,7 +63,8 @@ const (
 	// ReadyCondition is True while the current revision runs with the desired number of instances, or while a stopped
 	// app has no Pods.
 	ReadyCondition = "Ready"
-	// DrainingCondition is True while Pods of a revision that should end remain. The message contains their number.
+	// DrainingCondition is True while Pods are ending, including all Pods of obsolete revisions. The message contains
+	// their number.
 	DrainingCondition = "Draining"
 )
 
@@ -74,13 +76,14 @@ const (
 	StoppedReason = "Stopped"
 	// StartingReason means that instances of the current revision are not ready yet.
 	StartingReason = "Starting"
-	// BlockedReason means that instances of the current revision cannot be created, scheduled or started. The message explains why.
+	// BlockedReason means that instances of the current revision cannot be created, scheduled or started, or crash
+	// during a deployment. The message explains why.
 	BlockedReason = "Blocked"
-	// StoppingReason means that the app is stopped and still has Pods.
+	// StoppingReason means that the app is stopped or the LRP is being deleted, and Pods remain.
 	StoppingReason = "Stopping"
 	// WaitingForDrainReason means that the current revision waits until the Pods of older revisions are gone.
 	WaitingForDrainReason = "WaitingForDrain"
-	// DeployingReason means that a deployment replaces older revisions with the current revision.
+	// DeployingReason means that a deployment or its cancellation replaces other revisions with the current revision.
 	DeployingReason = "Deploying"
 	// DeploymentPausedReason means that a canary deployment is paused until a user continues it.
 	DeploymentPausedReason = "DeploymentPaused"
@@ -91,27 +94,27 @@ const (
 	// NewerRevisionReason means that an LRP has a newer revision than the app. The controller's view of the app is
 	// stale, so the controller does not act.
 	NewerRevisionReason = "NewerRevision"
-	// NameTakenReason means that an object of another owner has the name that Torpor needs for an LRP, a StatefulSet, a
-	// Job or a namespace.
+	// NameTakenReason means that another owner's object, or an object being deleted, has the name of an LRP, a
+	// StatefulSet, a Job or a namespace to be created.
 	NameTakenReason = "NameTaken"
-	// DeletedReason means that the process is being deleted.
+	// DeletedReason means that the process or its app is being deleted, or the CFTask's app does not exist.
 	DeletedReason = "Deleted"
 )
 
 // These are the reasons of Draining.
 const (
-	// DrainingReason means that Pods of a revision that should end remain.
+	// DrainingReason means that Pods are ending.
 	DrainingReason = "Draining"
-	// DrainTimeoutReason means that Pods of a revision that should end remain after the drain timeout, and the current
-	// revision starts anyway.
+	// DrainTimeoutReason means that Pods of an obsolete revision remain after the drain timeout, so the current
+	// revision may start anyway.
 	DrainTimeoutReason = "DrainTimeout"
-	// DrainedReason means that every Pod of the revisions that should end is gone.
+	// DrainedReason means that no Pod is ending.
 	DrainedReason = "Drained"
 )
 
 // These are the condition types of a CFBuild. Staging and Succeeded are Korifi's.
 const (
-	// StagingCondition is True while the droplet is being built.
+	// StagingCondition is True until the build has ended.
 	StagingCondition = "Staging"
 	// SucceededCondition is True if the droplet exists, and False if the build has failed.
 	SucceededCondition = "Succeeded"
@@ -125,12 +128,13 @@ const (
 	// ImagePinnedReason means that the droplet references the image by the digest to which the image's name resolved
 	// when the droplet was built.
 	ImagePinnedReason = "ImagePinned"
-	// RegistryNotAskedReason means that the manager is not configured to contact registries.
+	// RegistryNotAskedReason means that the manager is not configured to contact the registry.
 	RegistryNotAskedReason = "RegistryNotAsked"
 	// RegistryNotAllowedReason means that the manager may not connect to the registry, or to a server to which it
 	// redirects.
 	RegistryNotAllowedReason = "RegistryNotAllowed"
-	// RegistrySilentReason means that the registry did not answer in time, or is unreachable.
+	// RegistrySilentReason means that the registry did not answer in time, is unreachable, or has an untrusted
+	// certificate.
 	RegistrySilentReason = "RegistrySilent"
 	// RegistryBusyReason means that too many images are being resolved at the same time.
 	RegistryBusyReason = "RegistryBusy"
@@ -167,7 +171,7 @@ const (
 const (
 	// AddressServedReason means that the gateway has accepted the route, or the Ingress has a load balancer.
 	AddressServedReason = "AddressServed"
-	// AddressReservedReason means that the address is reserved for the space, and no app is mapped to it.
+	// AddressReservedReason means that the address is reserved for the space, and no existing app is mapped to it.
 	AddressReservedReason = "AddressReserved"
 	// AddressPublishedReason means that the Ingress or the HTTPRoute exists, but does not report yet whether the
 	// address is served.

@@ -48,7 +48,7 @@ const (
 )
 
 // CFProcessSpec is the desired state of a process. A change to desiredInstances takes effect immediately, and other
-// changes take effect with the next revision.
+// changes take effect with the next start, restart or deployment.
 type CFProcessSpec struct {
 	// AppRef references the CFApp.
 	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected no change, because a process belongs to one app; found one; create a new CFProcess`
@@ -89,7 +89,8 @@ type CFProcessSpec struct {
 	Ports []int32 `json:"ports,omitempty"`
 }
 
-// HealthCheckType is http, port or process. Empty means port for web, and process for other types.
+// HealthCheckType is http, port or process. Empty means port for web, and process for other types. Without ports,
+// process is used.
 //
 // +kubebuilder:validation:Enum=http;port;process;""
 type HealthCheckType string
@@ -126,7 +127,7 @@ type HealthCheckData struct {
 	TimeoutSeconds int32 `json:"timeoutSeconds"`
 }
 
-// CFProcessStatus is the observed state of a process. The schema sets the default 0 of the numbers in columns: if the
+// CFProcessStatus is the observed state of a process. The schema defaults the numbers in columns to 0: if the
 // controller wrote zeros, it could not detect which fields the schema of Korifi drops. Korifi does not have the fields
 // ObservedRevision, DrainingInstances and Revisions.
 type CFProcessStatus struct {
@@ -146,7 +147,7 @@ type CFProcessStatus struct {
 	// +optional
 	// +kubebuilder:default=0
 	ActualInstances int32 `json:"actualInstances,omitempty"`
-	// DrainingInstances is the number of terminating instances, of all revisions.
+	// DrainingInstances is the number of ending instances, of all revisions.
 	// +optional
 	// +kubebuilder:default=0
 	DrainingInstances int32 `json:"drainingInstances,omitempty"`
@@ -155,7 +156,7 @@ type CFProcessStatus struct {
 	// +listType=map
 	// +listMapKey=revision
 	Revisions []RevisionStatus `json:"revisions,omitempty"`
-	// InstancesStatus holds the instances of the current revision by index. Terminating Pods are not included.
+	// InstancesStatus holds the instances of the current revision by index. Ending Pods are not included.
 	// +optional
 	InstancesStatus map[string]InstanceStatus `json:"instancesStatus,omitempty"`
 }
@@ -168,7 +169,7 @@ type RevisionStatus struct {
 	Desired int32 `json:"desired"`
 	// Ready is the number of ready instances.
 	Ready int32 `json:"ready"`
-	// Draining is the number of terminating instances.
+	// Draining is the number of ending instances.
 	Draining int32 `json:"draining"`
 	// Restorable is true if a cancelled deployment can restore the revision: its LRP exists and is not being deleted.
 	// +optional
@@ -185,11 +186,11 @@ type InstanceState string
 
 // These are the states of an instance.
 const (
-	// DownInstance means that the instance does not run.
+	// DownInstance means that the instance has no scheduled Pod.
 	DownInstance InstanceState = "DOWN"
 	// CrashedInstance means that the instance has ended or cannot start, and is being retried.
 	CrashedInstance InstanceState = "CRASHED"
-	// StartingInstance means that the instance runs and is not ready.
+	// StartingInstance means that the Pod is scheduled and not ready.
 	StartingInstance InstanceState = "STARTING"
 	// RunningInstance means that the instance is ready.
 	RunningInstance InstanceState = "RUNNING"
@@ -199,7 +200,7 @@ const (
 type InstanceStatus struct {
 	// State is DOWN, CRASHED, STARTING or RUNNING.
 	State InstanceState `json:"state"`
-	// Timestamp is the time at which State last changed.
+	// Timestamp is the time since which the Pod has been ready, not ready or not scheduled.
 	// +optional
 	Timestamp *metav1.Time `json:"timestamp,omitempty"`
 	// Details explains why the instance does not run. Torpor has added this field.

@@ -103,13 +103,13 @@ type CFRouteSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Path string `json:"path,omitempty"`
-	// Protocol is the protocol of the address. A route with another protocol than http is invalid.
+	// Protocol is the protocol of the address. Empty means http. Routes with tcp are invalid.
 	// +optional
 	Protocol RouteProtocol `json:"protocol,omitempty"`
-	// DomainRef references the CFDomain and its namespace.
+	// DomainRef references the CFDomain by name and namespace.
 	DomainRef corev1.ObjectReference `json:"domainRef"`
-	// Destinations are the processes that receive the requests. Requests are distributed among the instances of these
-	// processes.
+	// Destinations are the processes that receive the requests. A Gateway distributes requests by desired instances; an
+	// Ingress uses only the process with the most.
 	// +optional
 	// +kubebuilder:validation:MaxItems=100
 	Destinations []RouteDestination `json:"destinations,omitempty"`
@@ -160,7 +160,7 @@ type CFRouteStatus struct {
 	// URI is the host name and the path of the address.
 	// +optional
 	URI string `json:"uri,omitempty"`
-	// Destinations are the destinations that receive requests, with their ports.
+	// Destinations are the destinations whose app and process exist.
 	// +optional
 	Destinations []RouteDestination `json:"destinations,omitempty"`
 	// Conditions hold Ready.

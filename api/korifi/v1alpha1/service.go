@@ -7,11 +7,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// CredentialsKey is the key in the Secret of a service whose value is the credentials, as JSON.
+// CredentialsKey is the key under which the Secret of a service holds the credentials, as JSON.
 const CredentialsKey = "credentials"
 
-// CFServiceInstance describes an external service, and references the credentials that apps need. Torpor adds a bound
-// service to the environment of the next revision of an app, and does not set the status.
+// CFServiceInstance describes an external service, and references the credentials that apps need. Bound services are in
+// the environment of an app from its next start, restart or deployment. Torpor does not set the status.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -7,20 +7,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TaskGUIDLabel holds the name of the CFTask, on its Job and its Pod.
+// TaskGUIDLabel is the name of the CFTask, on its Job, Pod and Secret.
 const TaskGUIDLabel = "korifi.cloudfoundry.org/task-guid"
 
-// These are the condition types of a CFTask, as in Korifi. Each becomes True once, and then remains True.
+// These are the condition types of a CFTask, as in Korifi. A condition that is True remains True.
 const (
 	// TaskInitializedCondition means that the task has a sequence id, resource limits and a droplet.
 	TaskInitializedCondition = "Initialized"
-	// TaskStartedCondition means that the Job of the task has a Pod.
+	// TaskStartedCondition means that the Job of the task has created a Pod.
 	TaskStartedCondition = "Started"
 	// TaskSucceededCondition means that the command has ended with exit code 0.
 	TaskSucceededCondition = "Succeeded"
-	// TaskFailedCondition means that the task has failed. The message explains why.
+	// TaskFailedCondition means that the task has failed or was canceled. The message explains why.
 	TaskFailedCondition = "Failed"
-	// TaskCanceledCondition means that a user canceled the task.
+	// TaskCanceledCondition means that a user canceled the task before it ended.
 	TaskCanceledCondition = "Canceled"
 )
 
