@@ -46,8 +46,8 @@ type LRPList struct {
 	Items           []LRP `json:"items"`
 }
 
-// LRPSpec is the desired state of an LRP. Only a change to Instances affects existing Pods. Torpor preserves
-// PrivateRegistry, Sidecars and VolumeMounts, and does not use them.
+// LRPSpec is the desired state of an LRP. Only changes to Instances have an effect. Torpor preserves PrivateRegistry,
+// Sidecars and VolumeMounts, and does not use them.
 //
 // +kubebuilder:validation:XValidation:fieldPath=`.image`,rule=`self.image == oldSelf.image`,message=`expected no change, because an LRP runs one revision of an app; found one; restart or deploy the app`
 // +kubebuilder:validation:XValidation:fieldPath=`.GUID`,rule=`self.GUID == oldSelf.GUID`,message=`expected no change, because the StatefulSet selects Pods by the GUID; found one; create a new LRP`
@@ -180,7 +180,7 @@ type VolumeMount struct {
 
 // Healthcheck defines how the health of an instance is checked.
 type Healthcheck struct {
-	// Type is http, port or process.
+	// Type is http, port or process. Empty means process.
 	// +optional
 	// +kubebuilder:validation:Enum=http;port;process;""
 	Type string `json:"type,omitempty"`
@@ -208,7 +208,7 @@ type LRPStatus struct {
 	// Replicas is the number of ready instances.
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
-	// DrainingReplicas is the number of terminating instances.
+	// DrainingReplicas is the number of ending instances.
 	// +optional
 	DrainingReplicas int32 `json:"drainingReplicas,omitempty"`
 	// ObservedGeneration is the generation that the controller acted on last.
@@ -219,7 +219,7 @@ type LRPStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// Instances holds the instances by index. Terminating Pods are not included.
+	// Instances holds the instances by index. Ending Pods are not included.
 	// +optional
 	Instances map[string]InstanceStatus `json:"instances,omitempty"`
 }
@@ -229,7 +229,7 @@ type InstanceStatus struct {
 	// State is the state of the instance, in Cloud Foundry's terms.
 	// +kubebuilder:validation:Enum=DOWN;CRASHED;STARTING;RUNNING
 	State string `json:"state"`
-	// Since is the time at which State last changed.
+	// Since is the time since which the Pod has been ready, not ready or not scheduled.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
 	// Details explains why the instance does not run.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package v1 is the API eirini.cloudfoundry.org/v1: LRP, one process of an app in one revision. Field paths are those
-// of upstream Eirini. Torpor has added ImagePullSecrets and most of the status, as optional fields.
+// of upstream Eirini. Torpor has added ImagePullSecrets, InvocationTimeoutMs and most of the status, as optional
+// fields.
 //
 // +kubebuilder:object:generate=true
 // +groupName=eirini.cloudfoundry.org
