@@ -34,7 +34,7 @@ const (
 type checkRun struct {
 	observe func(context.Context) (admincheck.Observed, error)
 	out     io.Writer
-	// progress receives a line for each change in the state that --wait waits for.
+	// progress receives a line whenever the reason for which --wait waits changes.
 	progress io.Writer
 	output   string
 	waits    bool
@@ -140,7 +140,7 @@ func (r *checkRun) wait(ctx context.Context) error {
 	err := wait.PollUntilContextCancel(ctx, checkInterval, true, func(ctx context.Context) (bool, error) {
 		seen, findings, err := r.check(ctx)
 		switch {
-		case ctx.Err() != nil: // The deadline of --wait has passed, so err does not concern the hub.
+		case ctx.Err() != nil: // The wait timed out or was interrupted, so err does not concern the hub.
 			return false, context.Cause(ctx)
 		case err != nil:
 			missing = err.Error()

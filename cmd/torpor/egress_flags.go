@@ -8,7 +8,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/manager"
 )
 
-// addEgressFlags adds the flags with which an administrator limits the servers to which the manager connects for
+// addEgressFlags adds the flags with which an administrator limits the servers and identities that the manager uses for
 // users.
 func addEgressFlags(f *pflag.FlagSet, o *manager.Options) {
 	f.StringSliceVar(&o.AllowEndpoints, "allow-endpoints", nil, "servers that users may choose for a cloud, for example with endpoint_url, auth_url or the address of a BMC, "+

@@ -91,8 +91,8 @@ func printManifests(out io.Writer, o config.ManifestOptions) error {
 	return nil
 }
 
-// installCRDs installs and updates Torpor's definitions. It compares every definition before it writes the first
-// one.
+// installCRDs installs missing definitions and updates Torpor's own, unless dryRun is set. It compares every definition
+// before it writes the first one.
 func installCRDs(ctx context.Context, hub apiextensionsclient.CustomResourceDefinitionInterface, out io.Writer, dryRun bool) error {
 	files, err := fs.Glob(crd.Files, "*.yaml")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // together reaches the container's limit.
 const goMemoryPercent = 70
 
-// limitMemory keeps Go below the memory limit of the container, which the Deployment passes in TORPOR_MEMORY_LIMIT.
+// limitMemory sets Go's memory limit below that of the container, which the Deployment passes in TORPOR_MEMORY_LIMIT.
 // GOMEMLIMIT, which Go reads itself, takes precedence.
 func limitMemory(env func(string) string) error {
 	text := env("TORPOR_MEMORY_LIMIT")
