@@ -81,7 +81,7 @@ type BackupPolicySpec struct {
 	// +optional
 	PointInTimeRecovery *PointInTimeRecovery `json:"pointInTimeRecovery,omitempty"`
 	// RetentionDays is the number of days for which backups and binary logs are kept. Older backups and logs are
-	// deleted, except the backup that the oldest restorable point needs. If RetentionDays is unset, nothing is deleted.
+	// deleted, except those that the oldest restorable point needs. If RetentionDays is unset, nothing is deleted.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=36500
@@ -90,7 +90,8 @@ type BackupPolicySpec struct {
 
 // PointInTimeRecovery configures the copying of binary logs.
 type PointInTimeRecovery struct {
-	// Disabled ends the copying of binary logs. A restore then uses only the newest backup before the requested point.
+	// Disabled ends the copying of binary logs. From the next backup on, a restore uses only the newest backup before
+	// the requested point.
 	// +optional
 	Disabled bool `json:"disabled,omitempty"`
 	// IntervalSeconds is the interval at which new binary log events are copied to the bucket. If all servers are lost,
@@ -125,7 +126,8 @@ func (s *BackupPolicySpec) ShippingInterval() time.Duration {
 type Schedule string
 
 // JobConfig configures a Job that reads or writes backups. MOCO's schema requires a service account, a bucket and a
-// work volume, but its examples omit them; they are therefore checked when a Job is created.
+// work volume, but its examples omit them. Torpor requires a bucket or a work volume, and checks this when it creates a
+// Job.
 type JobConfig struct {
 	// ServiceAccountName is the service account of the Pod.
 	// +optional
@@ -134,7 +136,7 @@ type JobConfig struct {
 	// BucketConfig identifies the bucket of the backups.
 	// +optional
 	BucketConfig *BucketConfig `json:"bucketConfig,omitempty"`
-	// WorkVolume is the volume source of the working directory.
+	// WorkVolume is the source of the volume that stores the backups. It is ignored if BucketConfig is set.
 	// +optional
 	WorkVolume *Kept `json:"workVolume,omitempty"`
 	// Threads is a field of MOCO, which Torpor preserves and does not use.
@@ -265,8 +267,8 @@ type RestoredUsers struct {
 const (
 	// maxRestoredUsers is the maximum number of users of a restore.
 	maxRestoredUsers = 256
-	// maxRestoredUser is the maximum length of a user in bytes: 32 characters for the name, 255 for the host, and
-	// quotes.
+	// maxRestoredUser is the maximum length of a user in bytes. It leaves room for a name of 32 characters, a host of
+	// 255, and quotes.
 	maxRestoredUser = 512
 )
 

@@ -51,8 +51,8 @@ type MySQLClusterList struct {
 	Items           []MySQLCluster `json:"items"`
 }
 
-// MySQLClusterSpec is the desired state of a MySQLCluster. The function UnsupportedFields returns the fields of MOCO's
-// schema that Torpor preserves and does not use.
+// MySQLClusterSpec is the desired state of a MySQLCluster. The condition SpecFullySupported lists the fields that are
+// set but have no effect.
 //
 // +kubebuilder:validation:XValidation:fieldPath=`.podTemplate.spec.containers`,rule=`(has(self.disableSlowQueryLogContainer) && self.disableSlowQueryLogContainer) || !self.podTemplate.spec.containers.exists(c, c.name == 'slow-log')`,message=`expected no container called slow-log, because the name is reserved; found one; rename it or set spec.disableSlowQueryLogContainer`
 // +kubebuilder:validation:XValidation:fieldPath=`.podTemplate.spec.containers`,rule=`!has(self.collectors) || size(self.collectors) == 0 || !self.podTemplate.spec.containers.exists(c, c.name == 'mysqld-exporter')`,message=`expected no container called mysqld-exporter if spec.collectors is set, because Torpor adds a container of that name; found one; rename it or remove the collectors`
@@ -129,7 +129,7 @@ type MySQLClusterSpec struct {
 	// +optional
 	// +nullable
 	BackupPolicyName *string `json:"backupPolicyName,omitempty"`
-	// Restore defines the backup of another cluster whose data this new cluster gets.
+	// Restore identifies the backup whose data this new cluster gets.
 	// +optional
 	Restore *Restore `json:"restore,omitempty"`
 	// DisableSlowQueryLogContainer omits the container that prints the slow query log.
@@ -151,8 +151,7 @@ type MySQLClusterSpec struct {
 	Offline bool `json:"offline,omitempty"`
 }
 
-// UnsupportedFields returns the sorted JSON paths of the fields that are set in the spec, and that Torpor preserves and
-// does not use.
+// UnsupportedFields returns the sorted JSON paths of the spec's fields that are set but have no effect.
 func UnsupportedFields(spec MySQLClusterSpec) []string {
 	var found []string
 	for path, set := range keptFields(spec) {

@@ -4,8 +4,8 @@ package v1beta2
 
 import "fmt"
 
-// These annotations of a MySQLCluster control its automation. Annotations that stop or force a step have an effect only
-// with the exact value "true".
+// These annotations of a MySQLCluster control its automation. Except for StoppedInstancesAnnotation, annotations that
+// stop or force a step have an effect only with the exact value "true".
 const (
 	// ClusteringStoppedAnnotation stops clustering while it is "true": Torpor executes no SQL that changes a server,
 	// and does not change the role of an instance.
@@ -25,9 +25,9 @@ const (
 	// another check. status.pause.lookRequest holds the value once the check is reported. Torpor removes the annotation
 	// after the start of clustering.
 	LookRequestedAnnotation = "torpor.dev/look-requested"
-	// RotationAnnotation requests new passwords for all accounts if it is "rotate"; the old passwords remain valid. If
-	// it is "discard", it requests that the old passwords become invalid. Torpor removes the annotation when the
-	// request is done.
+	// RotationAnnotation, if it is "rotate", requests new passwords for all accounts that Torpor creates; the old
+	// passwords remain valid. If it is "discard", it requests that the old passwords become invalid. Torpor removes the
+	// annotation when the request is done.
 	RotationAnnotation = "torpor.dev/rotate-passwords"
 	// TLSSecretAnnotation is the name of a Secret with the servers' certificate in the keys ca.crt, tls.crt and
 	// tls.key, as cert-manager creates it. Without the annotation, Torpor issues the certificate.
@@ -64,10 +64,10 @@ const (
 	ReconciliationUntilAnnotation = "torpor.dev/reconciliation-until"
 	// ReconciliationReasonAnnotation explains the stop of reconciliation to users in one sentence.
 	ReconciliationReasonAnnotation = "torpor.dev/reconciliation-reason"
-	// InstancesUntilAnnotation is the time at which a stop of single instances ends automatically, in the form of
-	// torpor.dev/until.
+	// InstancesUntilAnnotation is the time at which a stop of clustering for single instances ends automatically, in
+	// the form of torpor.dev/until.
 	InstancesUntilAnnotation = "torpor.dev/instances-until"
-	// InstancesReasonAnnotation explains the stop of single instances to users in one sentence.
+	// InstancesReasonAnnotation explains the stop of clustering for single instances to users in one sentence.
 	InstancesReasonAnnotation = "torpor.dev/instances-reason"
 )
 
@@ -95,8 +95,8 @@ const RotationIDAnnotation = "torpor.dev/rotation-id"
 // These are the annotations of the Pods of a MySQLCluster.
 const (
 	// RecloneAnnotation requests, if it is "true" on a Pod, that the Pod's instance is cloned again from the primary.
-	// Torpor removes it from the Pod once the instance is empty. If it is "errant" on a MySQLCluster, Torpor may clone
-	// every errant replica again.
+	// Torpor removes it once the instance is empty, and from the primary's Pod. If it is "errant" on a MySQLCluster,
+	// Torpor may clone every errant replica again.
 	RecloneAnnotation = "torpor.dev/reclone"
 	// DemoteAnnotation requests a switchover if it is "true" on the primary's Pod. Torpor removes the annotation when
 	// the switchover is done.
@@ -127,7 +127,7 @@ const (
 
 // Values of the labels that are the same for every MySQLCluster.
 const (
-	// NameValue is the value of app.kubernetes.io/name.
+	// NameValue is the value of app.kubernetes.io/name for the servers.
 	NameValue = "mysql"
 	// CreatedByValue is the value of app.kubernetes.io/created-by.
 	CreatedByValue = "moco"
@@ -139,7 +139,7 @@ const (
 type Role string
 
 const (
-	// RolePrimary is the role of the instance that accepts writes.
+	// RolePrimary is the role of the instance from which the others replicate.
 	RolePrimary Role = "primary"
 	// RoleReplica is the role of an instance that replicates from the primary.
 	RoleReplica Role = "replica"
@@ -186,7 +186,7 @@ func (c *MySQLCluster) RolloutForced() bool {
 // MaxReplicas is the maximum of spec.replicas. It is far more than the number of replicas that one primary can serve.
 const MaxReplicas = 101
 
-// HasPossibleReplicas reports whether spec.replicas is within bounds.
+// HasPossibleReplicas reports whether spec.replicas is between 0 and MaxReplicas.
 func (s MySQLClusterSpec) HasPossibleReplicas() bool {
 	return s.Replicas >= 0 && s.Replicas <= MaxReplicas
 }
@@ -200,7 +200,8 @@ func (s MySQLClusterSpec) SourceSecretName() string {
 	return *s.ReplicationSourceSecretName
 }
 
-// ChildName returns the name of most objects of a cluster: its Secret, its headless Service and its StatefulSet.
+// ChildName returns the name of most objects of a cluster, such as its Secret, its headless Service and its
+// StatefulSet.
 func (c *MySQLCluster) ChildName() string { return "moco-" + c.Name }
 
 // TLSSecretName returns the name of the Secret with the servers' certificate.
@@ -231,13 +232,13 @@ const (
 	// external server or restored.
 	InitializedCondition = "Initialized"
 	// AvailableCondition is True while the primary accepts writes, or serves reads as a copy of an external server. It
-	// is Unknown while clustering is stopped.
+	// is Unknown while clustering is stopped, and may be while the primary does not answer.
 	AvailableCondition = "Available"
 	// HealthyCondition is True while every instance fulfills its role. It is Unknown while clustering is stopped.
 	HealthyCondition = "Healthy"
-	// StatefulSetReadyCondition is True while every Pod is available and has the newest revision.
+	// StatefulSetReadyCondition is True while every Pod is ready and matches the spec, or the cluster is offline.
 	StatefulSetReadyCondition = "StatefulSetReady"
-	// ReconcileSuccessCondition is True if the last reconciliation applied the spec to every other object.
+	// ReconcileSuccessCondition is True if the last reconciliation applied the spec to all objects of the cluster.
 	ReconcileSuccessCondition = "ReconcileSuccess"
 	// ReconciliationActiveCondition is False while reconciliation is stopped.
 	ReconciliationActiveCondition = "ReconciliationActive"
@@ -251,22 +252,22 @@ const (
 	SpecFullySupportedCondition = "SpecFullySupported"
 )
 
-// InitializedReason is the reason of Initialized when it is True. It means that the cluster has a primary with data.
+// InitializedReason is the reason of Initialized when it is True. It means that the cluster has a primary.
 const InitializedReason = "Initialized"
 
 // These are the reasons of Initialized, Available and Healthy: states of the whole cluster. The first state in this
 // order that applies is used.
 const (
-	// OfflineReason means that the spec sets offline, so no instance runs.
+	// OfflineReason means that spec.offline is set or a Slumber stops the cluster, so no instance should run.
 	OfflineReason = "Offline"
 	// CloningReason means that data is being cloned from an external server.
 	CloningReason = "Cloning"
 	// RestoringReason means that data is being restored from a backup.
 	RestoringReason = "Restoring"
-	// HealthyReason means that the primary accepts writes, and every other instance is ready and replicates from the
+	// HealthyReason means that the primary is available, and every other instance is ready and replicates from the
 	// primary.
 	HealthyReason = "Healthy"
-	// DegradedReason means that the primary accepts writes, and enough replicas acknowledge commits, but not every
+	// DegradedReason means that the primary is available, and enough replicas acknowledge commits, but not every
 	// instance is healthy.
 	DegradedReason = "Degraded"
 	// FailedReason means that the primary has failed, and enough replicas answer to promote one of them.
@@ -274,16 +275,17 @@ const (
 	// LostReason means that the primary has failed, and too few replicas answer to determine which of them has all
 	// acknowledged transactions.
 	LostReason = "Lost"
-	// IncompleteReason means that Torpor configures the instances, which have not reached the desired state yet.
+	// IncompleteReason means that no other state applies, for example because instances are starting or being
+	// configured.
 	IncompleteReason = "Incomplete"
 )
 
-// These are the reasons of Initialized, Available and Healthy when they are Unknown.
+// These are the reasons of Available and Healthy when they are Unknown.
 const (
 	// ClusteringStoppedReason means that clustering is stopped, so Torpor does not maintain the state of the cluster.
 	ClusteringStoppedReason = "ClusteringStopped"
 	// PrimaryUnansweredReason means that the primary has not answered the manager, so it is unknown whether the primary
-	// accepts writes. The message contains the cause.
+	// accepts writes. The message contains the cause if it is known.
 	PrimaryUnansweredReason = "PrimaryUnanswered"
 )
 
@@ -293,8 +295,8 @@ const (
 	ClusteringActiveReason = "ClusteringActive"
 	// ClusteringInactiveReason means that clustering is stopped. Torpor changes no instance.
 	ClusteringInactiveReason = "ClusteringInactive"
-	// StartRefusedReason means that clustering remains stopped although no stop is requested, because a start would
-	// lose transactions or cut off instances. The message lists them, and the next step.
+	// StartRefusedReason means that clustering remains stopped after the end of its stop, because a start would lose
+	// transactions or cut off instances. The message lists the problems and the next step.
 	StartRefusedReason = "StartRefused"
 	// QuiescingReason means that a stop of clustering is requested, and an operation in progress is being brought to a safe point
 	// first.
@@ -313,16 +315,16 @@ const (
 const (
 	// ReconcileSuccessReason means that every object matches the spec.
 	ReconcileSuccessReason = "ReconcileSuccess"
-	// ReconcileFailedReason means that an object could not be written, or spec.replicas is invalid. The message
-	// contains the cause.
+	// ReconcileFailedReason means that an object is missing or could not be written, or the spec is invalid. The
+	// message contains the cause.
 	ReconcileFailedReason = "ReconcileFailed"
 )
 
 // These are the reasons of StatefulSetReady.
 const (
-	// StatefulSetReadyReason means that every Pod is available and has the newest revision.
+	// StatefulSetReadyReason means that every Pod is ready and matches the spec, or the cluster is offline.
 	StatefulSetReadyReason = "StatefulSetReady"
-	// StatefulSetNotReadyReason means that Pods are missing, not available, or have an older revision.
+	// StatefulSetNotReadyReason means that Pods are missing, not ready or outdated.
 	StatefulSetNotReadyReason = "StatefulSetNotReady"
 	// StatefulSetNotFoundReason means that the StatefulSet does not exist yet.
 	StatefulSetNotFoundReason = "StatefulSetNotFound"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package v1beta2 is the API moco.cybozu.com/v1beta2: MySQLCluster, which is a primary MySQL server and its replicas,
-// and BackupPolicy, which defines when and how clusters are backed up. Kinds, fields, defaults and columns are those of
-// upstream MOCO, so that manifests for MOCO can be applied unchanged. The schema rejects the values that MOCO's
-// webhooks reject.
+// and BackupPolicy, which defines when and how clusters are backed up. Kinds, fields, defaults and columns include
+// those of upstream MOCO, so that manifests for MOCO can be applied unchanged. The schema rejects the values that
+// MOCO's webhooks reject.
 // +kubebuilder:object:generate=true
 // +groupName=moco.cybozu.com
 package v1beta2

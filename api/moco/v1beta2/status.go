@@ -18,13 +18,14 @@ type MySQLClusterStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// CurrentPrimaryIndex is the ordinal of the primary, or of the instance that is becoming the primary.
+	// CurrentPrimaryIndex is the ordinal of the primary, or of the instance that is becoming the primary. It is
+	// initially 0.
 	// +kubebuilder:default=0
 	CurrentPrimaryIndex int `json:"currentPrimaryIndex"`
 	// SyncedReplicas is the number of instances in sync, including the primary.
 	// +optional
 	SyncedReplicas int `json:"syncedReplicas,omitempty"`
-	// ErrantReplicas is the number of instances with transactions that the primary does not have.
+	// ErrantReplicas is the number of instances with transactions that the primary lacks and did not create.
 	// +optional
 	ErrantReplicas int `json:"errantReplicas,omitempty"`
 	// ErrantReplicaList holds the ordinals of the errant replicas.
@@ -34,7 +35,7 @@ type MySQLClusterStatus struct {
 	// GuaranteedAcknowledgements is the number of replicas that are known to hold every acknowledged commit: half of
 	// spec.replicas, rounded down, or fewer for some time after a start and after instances were added. A failover
 	// needs the GTID sets of at least (spec.replicas - guaranteedAcknowledgements) replicas with data, not counting the
-	// primary.
+	// primary. In a copy of an external server, the number is 0 and not used.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	GuaranteedAcknowledgements *int `json:"guaranteedAcknowledgements,omitempty"`
@@ -43,8 +44,8 @@ type MySQLClusterStatus struct {
 	// +optional
 	// +default={"time":null}
 	Backup BackupStatus `json:"backup,omitzero"`
-	// BinlogShipping is the progress of copying binary logs to the bucket, which is updated once a minute. It is unset
-	// if binary logs are not copied.
+	// BinlogShipping is the progress of copying binary logs to the bucket, updated once a minute. It is unset if binary
+	// logs are not copied.
 	// +optional
 	BinlogShipping *BinlogShippingStatus `json:"binlogShipping,omitempty"`
 	// RestoredTime is the time at which the data was restored.
@@ -53,7 +54,7 @@ type MySQLClusterStatus struct {
 	// Cloned is true once the data was cloned from the external server.
 	// +optional
 	Cloned bool `json:"cloned,omitempty"`
-	// ReconcileInfo describes the last reconciliation.
+	// ReconcileInfo describes the last successful reconciliation.
 	// +optional
 	ReconcileInfo ReconcileInfo `json:"reconcileInfo,omitzero"`
 	// Pause describes the stops of clustering and of reconciliation. It is unset while neither is stopped.
@@ -92,7 +93,7 @@ type MySQLClusterStatus struct {
 }
 
 // Primary returns the ordinal of the primary, and whether a primary has been chosen. CurrentPrimaryIndex alone does not
-// show whether one was chosen, because it is initially 0. The role of the instance is written together with it.
+// show whether one was chosen, because it is initially 0. The role of the instance is written together with the index.
 func (s *MySQLClusterStatus) Primary() (int, bool) {
 	for _, i := range s.Instances {
 		if i.Role == RolePrimary && i.Ordinal == s.CurrentPrimaryIndex {
@@ -154,7 +155,7 @@ type BackupStatus struct {
 	// SourceUUID is the server_uuid of that instance.
 	// +optional
 	SourceUUID string `json:"sourceUUID,omitempty"`
-	// UUIDSet holds the server_uuids of the instances that were candidates for the backup, by ordinal.
+	// UUIDSet holds the server_uuids of the instances that the backup could reach, by ordinal.
 	// +optional
 	UUIDSet map[string]string `json:"uuidSet,omitempty"`
 	// BinlogFilename is a field of MOCO. Torpor does not set it.
@@ -166,7 +167,7 @@ type BackupStatus struct {
 	// DumpSize is the size of the dump in the bucket, in bytes.
 	// +optional
 	DumpSize int64 `json:"dumpSize"`
-	// BinlogSize is the size of all binary logs in the bucket, in bytes.
+	// BinlogSize is the size of the cluster's binary logs in the bucket, in bytes.
 	// +optional
 	BinlogSize int64 `json:"binlogSize"`
 	// WorkDirUsage is a field of MOCO. Torpor sets it to 0.
@@ -179,7 +180,7 @@ type BackupStatus struct {
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// ReconcileInfo describes the last reconciliation.
+// ReconcileInfo describes the last successful reconciliation.
 type ReconcileInfo struct {
 	// Generation is the generation of the MySQLCluster that was last reconciled.
 	// +optional
@@ -197,12 +198,12 @@ type Pause struct {
 	// Reconciliation is set while a stop of reconciliation is requested.
 	// +optional
 	Reconciliation *Stop `json:"reconciliation,omitempty"`
-	// Quiescing is the operation, such as a switchover, that is being brought to a safe point before clustering stops. Empty means that no
-	// operation is in progress.
+	// Quiescing describes the operation, such as a switchover, that is being brought to a safe point before clustering
+	// stops. Empty means that no operation is in progress.
 	// +optional
 	Quiescing string `json:"quiescing,omitempty"`
-	// Unfinished is the operation that was not brought to a safe point before clustering stopped. Empty means that no
-	// operation is unfinished.
+	// Unfinished describes the work that was not finished when clustering stopped. Empty means that all work was
+	// finished.
 	// +optional
 	Unfinished string `json:"unfinished,omitempty"`
 	// ObservedAt is the time of the last check of the instances while clustering is stopped. This check has produced
@@ -215,8 +216,7 @@ type Pause struct {
 	// State is the state of the cluster while clustering is stopped, such as Healthy.
 	// +optional
 	State string `json:"state,omitempty"`
-	// StartFindings are problems that a start of clustering would encounter. Problems that cause the start to be
-	// refused come first.
+	// StartFindings are problems that a start of clustering would encounter. Problems of severity refuse come first.
 	// +optional
 	// +listType=atomic
 	StartFindings []StartFinding `json:"startFindings,omitempty"`
@@ -236,7 +236,7 @@ type StartFinding struct {
 type Stop struct {
 	// Since is the time at which Torpor first observed the stop.
 	Since metav1.Time `json:"since"`
-	// By is the user who requested the stop. If admission did not see the request, it is "unknown", followed by the
+	// By is the user who requested the stop. If admission did not record the request, it is "unknown", followed by the
 	// field manager if there is one.
 	// +optional
 	By string `json:"by,omitempty"`
@@ -278,7 +278,7 @@ type InstanceStatus struct {
 	// +optional
 	MissingGTIDs string `json:"missingGTIDs,omitempty"`
 	// DiscardedGTIDs is the set of transactions that the primary did not have, and that this instance lost when it was
-	// cloned again. These transactions were never acknowledged to a client.
+	// cloned again. No primary acknowledged them to a client.
 	// +optional
 	DiscardedGTIDs string `json:"discardedGTIDs,omitempty"`
 	// LagSeconds is the replication lag of the instance.

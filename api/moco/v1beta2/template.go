@@ -11,7 +11,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// Kept is a part of an object of another API, which is preserved and applied as it was written.
+// Kept is a part of an object of another API. It is preserved and applied as it was written.
 //
 // +kubebuilder:validation:Type=object
 // +kubebuilder:pruning:PreserveUnknownFields
@@ -90,7 +90,7 @@ func (s *PodSpec) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// MarshalJSON writes the text that was read.
+// MarshalJSON returns Raw, or the other fields if Raw is empty.
 func (s PodSpec) MarshalJSON() ([]byte, error) {
 	if len(s.Raw) > 0 {
 		return s.Raw, nil
