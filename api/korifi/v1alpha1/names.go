@@ -173,8 +173,8 @@ const (
 	AddressServedReason = "AddressServed"
 	// AddressReservedReason means that the address is reserved for the space, and no existing app is mapped to it.
 	AddressReservedReason = "AddressReserved"
-	// AddressPublishedReason means that the Ingress or the HTTPRoute exists, but does not report yet whether the
-	// address is served.
+	// AddressPublishedReason means that the Ingress or the HTTPRoute does not report yet whether the address is served,
+	// or is not written yet.
 	AddressPublishedReason = "AddressPublished"
 	// GatewayRefusedReason means that the gateway rejected the address. The message contains the gateway's reason.
 	GatewayRefusedReason = "GatewayRefused"
