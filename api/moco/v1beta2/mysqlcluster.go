@@ -84,9 +84,10 @@ type MySQLClusterSpec struct {
 	// +optional
 	// +nullable
 	MySQLConfigMapName *string `json:"mysqlConfigMapName,omitempty"`
-	// ReplicationSourceSecretName is the name of a Secret in the cluster's namespace with the external MySQL server
-	// from which the cluster is cloned and then replicates: HOST, PORT, USER, PASSWORD, and optionally
-	// INIT_AFTER_CLONE_SQL, which is run once in the copy. The cluster is read-only until the field is removed.
+	// ReplicationSourceSecretName is the name of a Secret in the cluster's namespace. It describes the external MySQL
+	// server from which the cluster is cloned and then replicates, in the keys HOST, PORT, USER, PASSWORD, and
+	// optionally INIT_AFTER_CLONE_SQL, which is run once in the copy. The cluster is read-only until the field is
+	// removed.
 	// +optional
 	// +nullable
 	ReplicationSourceSecretName *string `json:"replicationSourceSecretName,omitempty"`
@@ -121,7 +122,7 @@ type MySQLClusterSpec struct {
 	// only.
 	// +optional
 	LogRotationSchedule Schedule `json:"logRotationSchedule,omitempty"`
-	// LogRotationSize is the size in bytes above which a log file is rotated. 0 means 64 MiB.
+	// LogRotationSize is the size in bytes at which a log file is rotated. 0 means 64 MiB.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	LogRotationSize int `json:"logRotationSize,omitempty"`
