@@ -19,8 +19,8 @@ const (
 	reportGrace = time.Minute
 )
 
-// ApprovalsUntil returns the end of the time in which a resume's certificate requests are approved. It is zero
-// without a resume.
+// ApprovalsUntil returns the end of the time in which a resume's certificate requests are approved. It is zero without
+// a resume, and for a repair.
 func ApprovalsUntil(r *hivev1.HibernationRecord) time.Time {
 	if r == nil || r.ResumeStartedAt == nil || r.Repair {
 		return time.Time{}
@@ -74,7 +74,8 @@ func HasReported(r *hivev1.HibernationRecord, n ObservedNode) bool {
 	return r != nil && r.ResumeStartedAt != nil && n.LastSeen.After(r.ResumeStartedAt.Time)
 }
 
-// approvalProblem returns a note about why missing nodes get no certificates; empty if the cause is unknown.
+// approvalProblem returns a note about why missing nodes get no certificates; empty during a repair, or if the cause is
+// unknown.
 func (o Observed) approvalProblem() string {
 	record := resumeRecord(o)
 	switch {

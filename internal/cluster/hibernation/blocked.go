@@ -10,7 +10,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// The plans in this file apply to a cluster with unmanaged power or an unknown state.
+// The plans in this file have no action.
 
 func clusterDeleted(o Observed) Plan {
 	return unknownPlan(o, hivev1.DeletedReason, "The ClusterDeployment is being deleted; its machines are left as they are")
@@ -28,8 +28,8 @@ func clusterNotInstalled(o Observed) Plan {
 
 func invalidSpec(o Observed) Plan { return unknownPlan(o, hivev1.InvalidSpecReason, o.Invalid) }
 
-// infraDisabled reports only whether the API server responds. The machines belong to their owner and may be on or
-// off, whatever the last hibernation's record contains.
+// infraDisabled reports only whether the API server responds. The owner of the machines switches them, so they may be
+// on or off, whatever the last hibernation's record contains.
 func infraDisabled(o Observed) Plan {
 	p := Plan{
 		Hibernating:  decision.False(hivev1.RunningHibernationReason, o.NoActuator),
@@ -96,7 +96,7 @@ func unknownPlan(o Observed, reason, message string) Plan {
 	}
 }
 
-// probedCondition reports whether the API server responds, even if the state of the machines is unknown.
+// probedCondition returns the Unreachable condition, even if the state of the machines is unknown.
 func (o Observed) probedCondition() decision.Condition {
 	switch {
 	case o.API == Reachable:

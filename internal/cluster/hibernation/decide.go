@@ -6,13 +6,14 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// Rules returns the ordered rules of the decision. The first matching rule wins, and the last one always matches.
-// Actions for a cluster that should run do not depend on the reported situation: certificate requests are approved and
-// machines are started in every situation.
-// Destructive actions follow only from the spec and the observed machines. No action follows from a condition. Only
-// WereOperatorsMissing is derived from conditions in the status: it causes one more read of the ClusterOperators.
-// Invariant: an action relies only on a record that an earlier pass has saved, so rules that write the record come
-// first (TestEveryStateConverges).
+// Rules returns the ordered rules of the decision. The first matching rule wins, and the last one always matches. The
+// action for a cluster that should run does not depend on the reported problem: withAction approves certificate
+// requests and starts machines whether machines, nodes, groups or operators are missing.
+// Destructive actions follow only from the requested power state, the saved record and observations. No action follows
+// from a condition. Only WereOperatorsMissing is derived from conditions in the status: it only causes reads of the
+// ClusterOperators.
+// Invariant: actions rely only on a record that an earlier pass has saved, so rules that write the record come first
+// (TestEveryStateConverges).
 func Rules() []decision.Rule[Observed, Plan] {
 	return []decision.Rule[Observed, Plan]{
 		{Name: "ClusterDeployment is being deleted", When: Observed.isDeleted, Then: clusterDeleted},
@@ -80,10 +81,10 @@ func (o Observed) isUnmanaged() bool { return o.IsInfraDisabled }
 // hasInvalidSpec reports whether fields of the spec are missing or malformed.
 func (o Observed) hasInvalidSpec() bool { return o.Invalid != "" }
 
-// hasObservationError reports whether the cloud did not list the machines.
+// hasObservationError reports whether the machines could not be listed.
 func (o Observed) hasObservationError() bool { return o.ObservationError != nil }
 
-// lacksMachines reports whether the cloud lists no machine of the cluster.
+// lacksMachines reports whether an actuator lists no machine, and no group is scaled to zero.
 func (o Observed) lacksMachines() bool {
 	return len(o.Machines) == 0 && o.NoActuator == "" && !o.hasScaledGroups()
 }
@@ -110,5 +111,6 @@ func (o Observed) awaitsAPI() bool { return o.API != Reachable && o.hasNotResume
 // isUnreachable reports whether the cluster's API server does not respond.
 func (o Observed) isUnreachable() bool { return o.API != Reachable }
 
-// runsInPart reports whether nodes, machines or machine groups are missing in a cluster that counts as running.
+// runsInPart reports whether a cluster that counts as running lacks nodes or machines, or machine groups are not
+// restored.
 func (o Observed) runsInPart() bool { return o.partialReason() != "" }

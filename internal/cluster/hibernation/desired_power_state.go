@@ -16,7 +16,7 @@ const requestedByTimer = "spec.hibernateAfter"
 
 // RunTimer limits how long a cluster runs before it is hibernated automatically.
 type RunTimer struct {
-	// Limit is spec.hibernateAfter. It is zero if the cluster runs until a user stops it.
+	// Limit is spec.hibernateAfter. It is zero if the run time is not limited.
 	Limit time.Duration
 	// Since is the latest of three times: the installation, the claim, and the last request to resume.
 	Since time.Time
@@ -68,7 +68,8 @@ func (t RunTimer) endAt(r *hivev1.HibernationRecord) time.Time {
 }
 
 // DesiredPowerState returns the power state that a cluster should have. Once the run time has elapsed, it is
-// Hibernating regardless of spec.powerState. The spec is never written, because its owner may be a GitOps tool.
+// Hibernating regardless of spec.powerState, until a user requests a resume. The spec is never written, because its
+// owner may be a GitOps tool.
 func DesiredPowerState(spec hivev1.PowerState, timer RunTimer, record *hivev1.HibernationRecord, now time.Time) hivev1.PowerState {
 	if spec == hivev1.PowerStateHibernating || timer.Limit <= 0 {
 		return spec

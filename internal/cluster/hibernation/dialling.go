@@ -12,9 +12,9 @@ import (
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// MayDial reports whether a cluster responded to the last probe, and either should run or is left on although it should
-// hibernate. Controllers that write to clusters rely on this check alone: they neither wait for an unreachable cluster
-// nor delay a stop.
+// MayDial reports whether a cluster is not being deleted, responded to the last probe, and either should run or is left
+// on although it should hibernate. Controllers that write to clusters rely on this check alone: they neither wait for
+// an unreachable cluster nor delay a stop.
 func MayDial(cd *hivev1.ClusterDeployment, now time.Time) bool {
 	return cd.DeletionTimestamp.IsZero() && (!mayBeStopped(cd, now) || isLeftOn(cd, now)) &&
 		meta.IsStatusConditionFalse(cd.Status.Conditions, hivev1.ClusterUnreachableCondition)
@@ -38,7 +38,7 @@ func isLeftOn(cd *hivev1.ClusterDeployment, now time.Time) bool {
 	return isKept || c.Reason == hivev1.SyncSetsNotAppliedReason && now.Before(FirstSyncDeadline(cd))
 }
 
-// FirstSyncDeadline returns the time until which a hibernation waits for the first application of the cluster's
+// FirstSyncDeadline returns the latest time until which a hibernation waits for the first application of the cluster's
 // SyncSets. It is zero if the installation time is unknown.
 func FirstSyncDeadline(cd *hivev1.ClusterDeployment) time.Time {
 	if cd.Status.InstalledTimestamp == nil {

@@ -50,7 +50,7 @@ type WorkerPods struct {
 	// IsForbidden is true if the cluster has permanently refused to list the Pods.
 	IsForbidden bool
 	Pods        []ObservedPod
-	// Kept are the names of Pods whose last eviction was prevented by a PodDisruptionBudget.
+	// Kept are the Pods, as NAMESPACE/NAME, whose last eviction a PodDisruptionBudget or a rate limit prevented.
 	Kept []string
 	// Error is the error of reading Pods, or of changing nodes and Pods; empty without an error.
 	Error string
@@ -69,7 +69,7 @@ func (DrainWorkers) isAction()  {}
 func (UncordonNodes) isAction() {}
 
 const (
-	// drainInterval is the interval of probing a cluster during its drain.
+	// drainInterval is the interval of probing a cluster during its drain, and while its nodes are uncordoned.
 	drainInterval = 2 * time.Second
 	// maxDrainNote is the limit in the record's schema.
 	maxDrainNote = 1024
@@ -80,14 +80,14 @@ func (o Observed) isDraining() bool {
 	return o.shouldHibernate() && o.isHibernationOpen() && o.Record.Drain != nil && o.Record.Drain.EndedAt == nil
 }
 
-// drainEndsAt returns the end of the drain. It uses the current value of the option: removing the budget stops the
-// drain.
+// drainEndsAt returns the latest end of the drain. It uses the current value of the option: removing the budget stops
+// the drain.
 func (o Observed) drainEndsAt() time.Time {
 	return o.Record.SleepStartedAt.Add(o.Options.DrainBudget)
 }
 
-// needsDrainLook reports whether the drain must be observed. It is observed once more after its end, to report the
-// remaining Pods.
+// needsDrainLook reports whether the drain must be observed. It is observed once more after the budget has elapsed, to
+// report the remaining Pods.
 func (o Observed) needsDrainLook() bool {
 	return o.isDraining() && o.anyMachineIs(actuator.Running)
 }
@@ -107,8 +107,8 @@ func (o Observed) isDrained() bool {
 	return isKnown && len(o.nodesToCordon()) == 0 && !slices.ContainsFunc(o.Pods.Pods, func(p ObservedPod) bool { return !p.IsBare || p.IsLeaving })
 }
 
-// isDrainRefused reports whether the cluster has permanently refused all remaining steps of a drain. Refused steps
-// are retried while other steps remain.
+// isDrainRefused reports whether the cluster has permanently refused all remaining steps of a drain, or a lasting
+// problem prevents connections. Refused steps are retried while other steps remain.
 func (o Observed) isDrainRefused() bool {
 	switch {
 	case o.API == Unreachable:
@@ -150,8 +150,8 @@ func (n ObservedNode) version() NodeVersion {
 	return NodeVersion{Name: n.Name, UID: n.UID, ResourceVersion: n.Cordon.ResourceVersion}
 }
 
-// podsToEvict returns the Pods of cordoned nodes that a controller recreates. A Pod of a node that is not cordoned
-// could be scheduled on the same node again.
+// podsToEvict returns the Pods that have a controller, are not being deleted, and run on cordoned nodes. The
+// replacement of a Pod on another node could be scheduled on that node again.
 func (o Observed) podsToEvict() []ObservedPod {
 	takesPods := map[string]bool{}
 	for _, n := range o.nodesToCordon() {
@@ -322,7 +322,7 @@ func awaitUncordon(o Observed) Plan {
 	return o.withAction(p)
 }
 
-// cordonNote lists nodes that should have been uncordoned.
+// cordonNote lists the nodes that cannot be uncordoned.
 func (o Observed) cordonNote() string {
 	nodes := o.nodesToUncordon()
 	if len(nodes) == 0 || o.CordonError == "" {

@@ -20,15 +20,17 @@ const CertificatesApproved = "CertificatesApproved"
 // CertificateRequestsLeft reports a certificate request that was not approved, and the reason.
 const CertificateRequestsLeft = "CertificateRequestsLeft"
 
-// SpotMachinesReplaced lists Machines that were deleted, so that the cluster creates new Machines.
+// SpotMachinesReplaced lists the deleted OpenShift Machines of terminated spot machines. The cluster creates new
+// Machines.
 const SpotMachinesReplaced = "SpotMachinesReplaced"
 
-// MachineGroupsLeft lists machine groups that stay paused, because another user has paused them during a hibernation.
+// MachineGroupsLeft lists the Clusters of Cluster API and the MachineHealthChecks that stay paused after a hibernation,
+// because another user paused them.
 const MachineGroupsLeft = "MachineGroupsLeft"
 
-// TransitionEvents returns the events about conditions that differ between the last report and the plan. Of the other
-// conditions than Hibernating, it reports only problems and the termination of spot machines. A repeated report emits
-// no event.
+// TransitionEvents returns the events about conditions that differ between the last report and the plan. For other
+// conditions than Hibernating, it returns events only about problems and the termination of spot machines. A repeated
+// report emits no event.
 func TransitionEvents(before []metav1.Condition, p Plan) []decision.Event {
 	var events []decision.Event
 	if isTransition(meta.FindStatusCondition(before, hivev1.ClusterHibernatingCondition), p.Hibernating) {
@@ -76,7 +78,7 @@ func ReplacementEvent(names []string) decision.Event {
 	return decision.Event{Reason: SpotMachinesReplaced, Action: powerAction, Note: "Deleted the OpenShift Machines of terminated spot machines, so that new ones are created: " + joinNames(names)}
 }
 
-// LeftGroupsEvent returns the event about groups that stay paused.
+// LeftGroupsEvent returns the event about objects that stay paused.
 func LeftGroupsEvent(names []string) decision.Event {
 	return decision.Event{Warning: true, Reason: MachineGroupsLeft, Action: powerAction, Note: "Machine groups stay paused, because another user paused them during the hibernation: " + joinNames(names)}
 }

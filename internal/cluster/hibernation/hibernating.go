@@ -80,7 +80,7 @@ func stopMachines(o Observed) Plan {
 	return o.restRefused(p)
 }
 
-// restRefused delays the next attempt for machines that the cloud has refused to stop.
+// restRefused delays the next attempt for machines and groups whose change was refused.
 func (o Observed) restRefused(p Plan) Plan {
 	if o.Refusal != nil {
 		p.RetryAfter = refusalRest(o.Refusal.Class, o.stopBeganAt(), o.Now)
@@ -97,7 +97,7 @@ func awaitStopped(o Observed) Plan {
 }
 
 // withAsleepAt returns the record with AsleepAt, the time since which every machine is stopped, or without it if at is
-// nil. A time that is already set is kept.
+// nil. A time that is already set is not replaced.
 func withAsleepAt(r *hivev1.HibernationRecord, at *metav1.Time) *hivev1.HibernationRecord {
 	if (r.AsleepAt == nil) == (at == nil) {
 		return r
@@ -160,7 +160,7 @@ func (o Observed) refusedStopNote() string {
 	}
 }
 
-// isLastingRefusal reports whether only a user can resolve a refusal.
+// isLastingRefusal reports whether the class is Other or NotFound. Only a user can resolve such a refusal.
 func isLastingRefusal(c actuator.ErrorClass) bool {
 	return c == actuator.Other || c == actuator.NotFound
 }
@@ -180,14 +180,14 @@ func (o Observed) unrecordedNodesWarning() string {
 	}
 }
 
-// ensureHibernationRecord keeps an open record, or opens a new one. Nodes that could not be listed are copied from
-// the last hibernation.
+// ensureHibernationRecord keeps the record of a hibernation in progress, or creates one. If no nodes were listed, those
+// of the last hibernation are copied.
 func ensureHibernationRecord(o Observed) *hivev1.HibernationRecord {
 	if o.isHibernationOpen() {
 		if o.Record.PowerStateBefore == nil || o.isTimedOut() {
 			return o.Record
 		}
-		record := o.Record.DeepCopy() // The hibernation began because of spec.hibernateAfter. By now, spec.powerState also requests it.
+		record := o.Record.DeepCopy() // spec.hibernateAfter began this hibernation. By now, spec.powerState or a Slumber also requests it.
 		record.PowerStateBefore, record.RequestedBy = nil, o.RequestedBy
 		return record
 	}
@@ -200,9 +200,8 @@ func ensureHibernationRecord(o Observed) *hivev1.HibernationRecord {
 		awaited = o.awaitedNodes()
 	}
 	for _, node := range o.Nodes {
-		// The nodes that a cancelled resume awaited are recorded as ready: they are not ready only because their
-		// machines were stopped. Such nodes may also have been silent for hours, which does not mean that their clocks
-		// are behind.
+		// The nodes that a cancelled resume awaited are recorded as ready: only the stop of their machines made them
+		// unready. Such nodes may also have been silent for hours, which does not mean that their clocks are behind.
 		node.ClockSkewed = node.isClockAhead(o.Now) || node.isClockBehind(o.Now) && !o.hasNotResumed()
 		node.Ready = node.Ready || slices.ContainsFunc(awaited, func(a ObservedNode) bool { return a.Name == node.Name })
 		record.Nodes = append(record.Nodes, node.RecordedNode)

@@ -24,10 +24,10 @@ func ReportPower(p Plan) PowerReport {
 	return PowerReport{p.Hibernating, p.Ready, DisplayedPowerState(p.Hibernating)}
 }
 
-// ReportPowerAsHive returns the report with Hive's reasons, for Hive's ClusterPools and other tools that read them. A
-// pool deletes a cluster if its reason is ResumingOrRunning, its power state is not Running, and the status of its
-// Hibernating condition has not changed for the pool's resumeTimeout. A resume changes that status only after a
-// complete hibernation, so any other resume keeps Torpor's reason Resuming.
+// ReportPowerAsHive returns the report with Hive's reasons and statuses, for Hive's ClusterPools and other tools that
+// read them. A pool deletes a cluster if its power state is not Running, and its Hibernating condition has the reason
+// ResumingOrRunning and a status that has not changed for the pool's resumeTimeout. A resume changes that status only
+// after a complete hibernation, so any other resume keeps Torpor's reason Resuming.
 func ReportPowerAsHive(p Plan) PowerReport {
 	r := ReportPower(p)
 	switch p.Hibernating.Reason {

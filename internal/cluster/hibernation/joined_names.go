@@ -11,7 +11,7 @@ import (
 // maxJoinedNames is the maximum number of names in a message.
 const maxJoinedNames = 5
 
-// joinNames joins sorted names. If there are more than maxJoinedNames, it omits the later names and appends their
+// joinNames sorts and joins names. If there are more than maxJoinedNames, it omits the later names and appends their
 // number.
 func joinNames(names []string) string {
 	sorted := slices.Sorted(slices.Values(names))
@@ -21,7 +21,7 @@ func joinNames(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(sorted[:maxJoinedNames], ", "), len(sorted)-maxJoinedNames)
 }
 
-// machineNames joins the names by which users recognise machines.
+// machineNames joins the names, IDs and notes of machines.
 func (o Observed) machineNames(ids []string) string {
 	var names []string
 	for _, m := range o.Machines {

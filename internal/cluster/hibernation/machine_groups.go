@@ -18,10 +18,10 @@ import (
 
 // A machine group of the cloud terminates and replaces machines that stop. With the option MachineGroups, such a
 // group is held first: its processes are suspended, or its size is set to zero.
-// Invariant: a group is held only if the saved record contains its earlier state, and no member of a suspended group
-// is stopped before every process of the group is observed as suspended. A record entry is removed only once the
-// group is observed in its earlier state (docs/adr/0050-groups-are-held-when-asked-for.md, checked by
-// TestGroupHistoriesTerminateNoMachine).
+// Invariant: a group is held only if the saved record contains its earlier state, and no member of a suspended group is
+// stopped before every process of the group is observed as suspended. A record entry is removed only once the group is
+// observed in its earlier state, was paused by another user, or no longer exists
+// (docs/adr/0050-groups-are-held-when-asked-for.md, checked by TestGroupHistoriesTerminateNoMachine).
 
 // maxGroups is the limit in the record's schema.
 const maxGroups = 100
@@ -31,14 +31,15 @@ func NeedsGroups(o Observed) bool {
 	return o.Options.MachineGroups != "" || o.Record != nil && len(o.Record.MachineGroups) > 0
 }
 
-// NeedsGroupSizes reports whether the sizes of the groups may be changed.
+// NeedsGroupSizes reports whether the sizes of the groups must be read, because they may be changed.
 func NeedsGroupSizes(o Observed) bool {
 	return o.Options.MachineGroups == hivev1.MachineGroupsScaleToZero || o.hasScaledGroups()
 }
 
-// groupReason returns the reason why the machines must not be stopped, such as a group of the cloud that replaces each
-// machine that stops. It is empty if each group with machines that are on can be held or is recorded. The reason also
-// interrupts a hibernation in progress, because each further stop would terminate a machine.
+// groupReason returns the reason why machine groups forbid stopping the machines: an invalid option, objects that
+// cannot be read, or a group of running machines that cannot be suspended, paused or scaled to zero. Only such a group
+// interrupts a hibernation in progress, because each further stop could terminate a machine. The reason is empty if the
+// machines may be stopped.
 func (o Observed) groupReason() string {
 	if o.Options.InvalidMachineGroups != "" && !o.hasNotResumed() {
 		return o.Options.InvalidMachineGroups
@@ -63,7 +64,7 @@ func (o Observed) groupReason() string {
 	return fmt.Sprintf("Expected machines that stay off once they are stopped, found machines of the cloud's group %s, %s", joinNames(names), first+o.optionNote(first))
 }
 
-// These are the reasons why a group cannot be held.
+// These are the reasons why a group of the cloud cannot be suspended or scaled to zero.
 const (
 	groupNotHeld    = "which terminates and replaces them; scale that group down instead, or remove the machines from the group"
 	groupUnknown    = "which the cloud's API does not return; remove the machines from the group"
@@ -71,7 +72,7 @@ const (
 		hivev1.MachineGroupsSuspend + ", or scale the group down instead"
 )
 
-// optionNote returns a note about the annotation with which a group can be held.
+// optionNote returns a note about the annotation that lets Torpor suspend a group or scale it to zero.
 func (o Observed) optionNote(why string) string {
 	if why != groupNotHeld || !o.CanChangeGroups {
 		return ""
@@ -79,8 +80,8 @@ func (o Observed) optionNote(why string) string {
 	return fmt.Sprintf("; or set the annotation %s to %s or %s", hivev1.MachineGroupsAnnotation, hivev1.MachineGroupsSuspend, hivev1.MachineGroupsScaleToZero)
 }
 
-// whyNotHeld returns the reason why a group with machines that are not stopped cannot be held. It is empty if the group
-// can be held or is in the record.
+// whyNotHeld returns the reason why a group must not be suspended, paused or scaled to zero. It is empty if Torpor may
+// do so, or if the group is in the record.
 func (o Observed) whyNotHeld(name string) string {
 	group, isKnown := o.findGroup(name)
 	isScaled := o.Options.MachineGroups == hivev1.MachineGroupsScaleToZero
@@ -102,7 +103,7 @@ func (o Observed) whyNotHeld(name string) string {
 	}
 }
 
-// activeGroups returns the sorted names of the groups with machines that are not stopped.
+// activeGroups returns the sorted names of the cloud's groups with machines that are not stopped, and of activeObjects.
 func (o Observed) activeGroups() []string {
 	names := o.activeObjects()
 	for _, m := range o.Machines {
@@ -146,7 +147,7 @@ func isScaledToZero(r hivev1.MachineGroupRecord) bool {
 	return r.Mode == hivev1.MachineGroupsScaleToZero
 }
 
-// hasScaledGroups reports whether the record contains groups with machines that a hibernation terminates.
+// hasScaledGroups reports whether the record contains groups that a hibernation scales to zero.
 func (o Observed) hasScaledGroups() bool {
 	return o.Record != nil && slices.ContainsFunc(o.Record.MachineGroups, isScaledToZero)
 }
@@ -157,7 +158,7 @@ func (o Observed) isTerminatedByGroup(m actuator.Machine) bool {
 	return r != nil && isScaledToZero(*r)
 }
 
-// heldNote lists the groups that a hibernation holds.
+// heldNote lists the groups that a hibernation suspends, pauses or scales to zero.
 func (o Observed) heldNote() string {
 	notes := map[string][]string{}
 	if o.Record != nil {
@@ -174,13 +175,13 @@ func (o Observed) heldNote() string {
 	return text.String()
 }
 
-// groupsToRecord returns the groups for the record of a hibernation: the recorded groups that were not restored yet,
-// which keep their entries, and the other groups that can be held.
+// groupsToRecord returns the groups for the record of a hibernation: the recorded groups with their former settings,
+// and unrecordedGroups, up to maxGroups.
 func (o Observed) groupsToRecord() []hivev1.MachineGroupRecord {
 	var records []hivev1.MachineGroupRecord
 	if o.Record != nil {
 		for _, r := range o.Record.MachineGroups {
-			r.RestoredAt, r.HeldAt = nil, nil // The group is held again, and later restored to the same state.
+			r.RestoredAt, r.HeldAt = nil, nil // The hibernation changes the group again, and the resume restores the same state.
 			records = append(records, r)
 		}
 	}
@@ -200,7 +201,8 @@ func (o Observed) groupsToRecord() []hivev1.MachineGroupRecord {
 	return records[:min(len(records), maxGroups)]
 }
 
-// unrecordedGroups returns the groups that can be held, but are not in the record yet.
+// unrecordedGroups returns the groups with machines that are not stopped, except recorded groups and those that must
+// not be suspended, paused or scaled to zero. It is empty without the option MachineGroups.
 func (o Observed) unrecordedGroups() []string {
 	if o.Options.MachineGroups == "" {
 		return nil
@@ -208,7 +210,7 @@ func (o Observed) unrecordedGroups() []string {
 	return slices.DeleteFunc(o.activeGroups(), func(name string) bool { return o.recordedGroup(name) != nil || o.whyNotHeld(name) != "" })
 }
 
-// hasUnrecordedGroups reports whether groups can be held that are not in the hibernation's record yet.
+// hasUnrecordedGroups reports whether groups must be added to the record of a hibernation in progress.
 func (o Observed) hasUnrecordedGroups() bool {
 	return o.shouldHibernate() && o.isHibernationOpen() && len(o.unrecordedGroups()) > 0
 }
@@ -222,7 +224,7 @@ func recordGroups(o Observed) Plan {
 	return p
 }
 
-// groupsToHold returns the changes that hold the recorded groups.
+// groupsToHold returns the remaining changes that suspend or pause the recorded groups, or scale them to zero.
 func (o Observed) groupsToHold() []actuator.GroupChange {
 	if o.Record == nil {
 		return nil
@@ -242,7 +244,7 @@ func (o Observed) groupsToHold() []actuator.GroupChange {
 	return changes
 }
 
-// unsettledGroups returns the recorded groups whose size is still being changed, or is not known.
+// unsettledGroups returns those groups recorded as scaled to zero whose size is still being changed, or is not known.
 func (o Observed) unsettledGroups() []string {
 	if o.Record == nil {
 		return nil
@@ -263,7 +265,7 @@ func (o Observed) awaitsSettledGroups() bool {
 	return o.isHibernationOpen() && o.Record.AsleepAt == nil && len(o.unsettledGroups()) > 0
 }
 
-// hasGroupsToHold reports whether groups must be held before machines may be stopped.
+// hasGroupsToHold reports whether groups must be suspended, paused or scaled to zero before machines may be stopped.
 func (o Observed) hasGroupsToHold() bool {
 	needsHold := o.isHibernationOpen() && len(o.groupsToHold()) > 0 || o.awaitsSettledGroups()
 	return o.shouldHibernate() && needsHold || o.awaitsPause()
@@ -302,8 +304,8 @@ func (o Observed) untilSeen(changes []actuator.GroupChange, otherwise time.Durat
 	return otherwise
 }
 
-// heldGroups returns the recorded groups that are not restored to their state before the hibernation. It omits a
-// deleted group once the cluster runs without it.
+// heldGroups returns, for a cluster that should run, the recorded groups that are not restored to their state before
+// the hibernation. It omits a deleted group once the cluster runs without it.
 func (o Observed) heldGroups() []string {
 	if o.Record == nil || o.shouldHibernate() {
 		return nil
@@ -317,7 +319,8 @@ func (o Observed) heldGroups() []string {
 	return names
 }
 
-// isReleased reports whether a group is in its earlier state and has its machines.
+// isReleased reports whether a group is in its earlier state and has its machines, or was deleted and no node is
+// missing.
 func (o Observed) isReleased(r hivev1.MachineGroupRecord) bool {
 	group, isKnown := o.findGroup(r.Name)
 	switch {
@@ -344,7 +347,7 @@ func hasFormerSize(r hivev1.MachineGroupRecord, group actuator.Group) bool {
 	return group.Unsettled == "" && group.Min == r.MinSize && group.Desired == r.DesiredSize
 }
 
-// processesToResume returns the processes that the hibernation has suspended.
+// processesToResume returns the suspended processes that were not suspended before the hibernation.
 func processesToResume(r hivev1.MachineGroupRecord, group actuator.Group) []string {
 	return slices.DeleteFunc(slices.Clone(group.Suspended), func(process string) bool { return slices.Contains(r.Suspended, process) })
 }

@@ -13,19 +13,19 @@ import (
 
 // With the option WorkersFirst, workers are stopped first, and the control plane once they are observed off. At the
 // resume the control plane is started first, and workers once its API server responds
-// (docs/adr/0036-workers-stop-first.md). Both waits are limited.
+// (docs/adr/0036-workers-stop-first.md). Both waits are limited, unless the cloud refuses to stop a worker.
 
 const (
-	// workersStopWindow is the time after the start of a hibernation in which the control plane waits for the workers
-	// to be off.
+	// workersStopWindow is the time after the start of a hibernation, or the end of its drain, in which the control
+	// plane waits for the workers to be off.
 	workersStopWindow = 10 * time.Minute
 	// controlPlaneStartWindow is the time after the start of a resume in which the workers wait for the API server.
 	// It leaves the workers time to be back before the cluster counts as running in part.
 	controlPlaneStartWindow = 5 * time.Minute
 )
 
-// isOrdered reports whether an order is requested and possible: at least one machine is known to belong to the control
-// plane. Every other machine is treated as a worker.
+// isOrdered reports whether WorkersFirst is requested and possible: at least one machine is known to belong to the
+// control plane. Every other machine is treated as a worker.
 func (o Observed) isOrdered() bool {
 	return o.Options.WorkersFirst && slices.ContainsFunc(o.Machines, isOfControlPlane)
 }
@@ -60,7 +60,7 @@ func (o Observed) workersOn() []string {
 }
 
 // awaitsWorkersOff reports whether the control plane is left on for now. A worker that the cloud refuses to stop keeps
-// the control plane on as long as the refusal lasts. If no order is requested, such a machine keeps all other machines
+// the control plane on as long as the refusal lasts. Without WorkersFirst, such a machine may keep all other machines
 // on.
 func (o Observed) awaitsWorkersOff() bool {
 	on := o.workersOn()
@@ -82,8 +82,8 @@ func (o Observed) machinesToStopNow() []string {
 	return o.machinesToStop()
 }
 
-// awaitsControlPlane reports whether workers are left off for now. A control-plane machine that the cloud refuses to
-// start does not delay workers.
+// awaitsControlPlane reports whether workers are left off for now. Once the API server responds, a control-plane
+// machine that the cloud refuses to start does not delay workers.
 func (o Observed) awaitsControlPlane() bool {
 	if !o.isOrdered() || !o.isResuming() || !o.Now.Before(o.workersStartAt()) {
 		return false
@@ -104,8 +104,8 @@ func (o Observed) machinesToStart() []string {
 	return o.machineIDs(actuator.Stopped)
 }
 
-// mayStartOverdueWorkers reports whether workers have waited long enough while requests of the control plane are
-// still being approved. Workers that the cloud refuses to start do not delay approvals.
+// mayStartOverdueWorkers reports whether workers have waited long enough to be started before certificate requests are
+// approved. Workers that the cloud refuses to start do not delay approvals.
 func (o Observed) mayStartOverdueWorkers() bool {
 	isOverdue := o.isOrdered() && o.isResuming() && !o.Now.Before(o.workersStartAt())
 	return isOverdue && slices.ContainsFunc(o.onlyWorkers(o.machineIDs(actuator.Stopped)), func(id string) bool { return !o.isRefused(id) })

@@ -38,7 +38,8 @@ type Observed struct {
 	// server recorded neither.
 	RequestedBy string
 	RequestedAt time.Time
-	// Invalid describes the missing parts of the spec; empty if the spec is complete.
+	// Invalid describes the missing or malformed fields of the spec, or the other ClusterDeployment that owns the
+	// machines; empty if the spec is valid.
 	Invalid string
 	// NoActuator is the reason why Torpor cannot stop or start the machines; empty if an actuator handles the platform.
 	NoActuator string
@@ -53,14 +54,14 @@ type Observed struct {
 	// the blocking findings; empty if none exist.
 	IsSurveyed bool
 	Obstacles  string
-	// Record is the record of the last hibernation; nil if the cluster never hibernated.
+	// Record is the record of the last hibernation or repair; nil if there was none.
 	Record *hivev1.HibernationRecord
 
 	// ObservationError is the error of observing the machines; nil if they were observed.
 	ObservationError *ObservationError
 	// Machines are the cluster's machines as the cloud lists them.
 	Machines []actuator.Machine
-	// Groups are the machines' groups and the recorded groups. They are read only if NeedsGroups is true.
+	// Groups are the machines' groups and the recorded groups. Those of the cloud are read only if NeedsGroups is true.
 	// CanChangeGroups is true if the platform's groups can be changed. HasReadClusterAPI and HasReadHealthChecks are
 	// true if the Cluster of Cluster API and the MachineHealthChecks, which count as groups, were read. GroupsError
 	// explains why one of these kinds could not be read.
@@ -68,7 +69,8 @@ type Observed struct {
 	CanChangeGroups                        bool
 	HasReadClusterAPI, HasReadHealthChecks bool
 	GroupsError                            string
-	// Refusal is the cloud's refusal of the last order that is still wanted; nil if that order was not refused.
+	// Refusal is the refusal, by the cloud, the hub or the cluster, of the last change that is still wanted; nil if it
+	// was not refused.
 	Refusal *OrderRefusal
 	// AwaitsAllMachines is true if the cluster must not count as running while a machine does not start.
 	AwaitsAllMachines bool
@@ -85,12 +87,13 @@ type Observed struct {
 	// IsAPIForbidden is true if the API server responds, but has permanently forbidden a request of the last poll, for
 	// example to list nodes.
 	IsAPIForbidden bool
-	// IsAPICostly is true if the last probe used up its budget. The cluster is probed less often then.
+	// IsAPICostly is true if the last poll exceeded a budget, or failed after more than three seconds. The cluster is
+	// probed less often then.
 	IsAPICostly bool
 	// Nodes are the cluster's nodes. They are known only if the API server is reachable.
 	Nodes []ObservedNode
 	// Replaceable are the OpenShift Machines that the cluster replaces when they are deleted. HasReadMachines is true
-	// if they were read. Both are set only if NeedsMachines is true.
+	// if they were read. Both are set only if NeedsMachines or NeedsCertificateRequests is true.
 	Replaceable     []ReplaceableMachine
 	HasReadMachines bool
 	// ReplacementError is the error of the last attempt to delete Machines; empty without an error.
@@ -99,8 +102,8 @@ type Observed struct {
 	IsReplacementResting bool
 	// Pods are the Pods of the workers. They are set only if NeedsPods is true.
 	Pods WorkerPods
-	// CordonError is the error of the last attempt to uncordon nodes; empty without an error. IsCordonResting is true
-	// if that attempt was too recent to be repeated.
+	// CordonError is the error of the last attempt to change nodes or to evict Pods; empty without an error.
+	// IsCordonResting is true if that attempt was too recent to be repeated.
 	CordonError     string
 	IsCordonResting bool
 	// Operators are the ClusterOperators of an OpenShift cluster. OperatorsError explains why they could not be read.
@@ -133,10 +136,10 @@ type ObservationError struct {
 	Message string
 }
 
-// OrderRefusal is a refused order to stop or to start machines. It may concern only some of the machines.
+// OrderRefusal is a refused change to machines or machine groups. It may concern only some of them.
 type OrderRefusal struct {
 	ObservationError
-	// MachineIDs are the machines, or the groups, for which the cloud refused the order.
+	// MachineIDs are the IDs of the machines, or the names of the groups, whose change was refused.
 	MachineIDs []string
 }
 
@@ -168,7 +171,7 @@ func NeedsCloud(o Observed) bool {
 	return !o.Deleted && !o.Paused && o.Installed && o.Invalid == "" && o.NoActuator == ""
 }
 
-// MayBeStopped reports whether the object alone allows stopping the machines.
+// MayBeStopped reports whether the object alone requests and allows a stop of the machines.
 func MayBeStopped(o Observed) bool {
 	return NeedsCloud(o) && o.shouldHibernate() && !o.isRequestedHibernationUnsupported()
 }
@@ -184,9 +187,9 @@ func (o Observed) awaitsFirstSync() bool {
 }
 
 // NeedsCluster reports whether the cluster must be dialled, given its machines. It is dialled to record its nodes
-// before they stop, to follow a resume from the first running machine, and to report whether it responds if nothing
-// else is known. Once a hibernation has begun, the cluster is dialled only to drain its workers, to pause its
-// MachineHealthChecks, and to find out whether a running spot machine may be terminated.
+// before they stop, to follow a resume from the first running machine, and otherwise to report whether it responds.
+// Once a hibernation has begun, the cluster is dialled only to drain its workers, to pause its MachineHealthChecks, and
+// to find out whether a running spot machine may be terminated.
 func NeedsCluster(o Observed) bool {
 	switch {
 	case o.Deleted, !o.Installed, o.Invalid != "":
@@ -224,7 +227,7 @@ func IsFollowed(o Observed) bool {
 	return !o.shouldHibernate() && o.isResuming() && o.anyMachineIs(actuator.Running)
 }
 
-// IsInAftercare reports whether the cluster was resumed a short while ago.
+// IsInAftercare reports whether the last resume ended less than aftercareWindow ago.
 func IsInAftercare(o Observed) bool { return o.isInAftercare() }
 
 // NeedsNodes reports whether the cluster's nodes must be read. They are read while a hibernation begins, until the
@@ -276,14 +279,14 @@ func (o Observed) isRequestedHibernationUnsupported() bool {
 	return o.shouldHibernate() && (o.NoActuator != "" || isIncompatible || o.groupReason() != "")
 }
 
-// isHibernationOpen reports whether the cluster was put into hibernation and no resume has begun.
+// isHibernationOpen reports whether a hibernation is recorded and no resume has begun.
 func (o Observed) isHibernationOpen() bool { return isHibernationOpen(o.Record) }
 
 func isHibernationOpen(r *hivev1.HibernationRecord) bool {
 	return r != nil && r.ResumeStartedAt == nil
 }
 
-// hasNotResumed reports whether the cluster was put into hibernation and has not been ready since.
+// hasNotResumed reports whether a hibernation or repair is recorded and its resume has not ended.
 func (o Observed) hasNotResumed() bool { return o.Record != nil && o.Record.ResumedAt == nil }
 
 // isResuming reports whether a resume has begun and is not finished.
@@ -295,16 +298,16 @@ func (o Observed) isInAftercare() bool {
 	return o.Record != nil && o.Record.ResumedAt != nil && o.Now.Sub(o.Record.ResumedAt.Time) < aftercareWindow
 }
 
-// awaitsNodeRecord reports whether the current nodes are unknown and the API server may still respond. A cancelled
-// resume keeps the nodes that it awaited.
+// awaitsNodeRecord reports whether a hibernation waits for the API server, to record the nodes. A cancelled resume
+// keeps the nodes that it awaited.
 func (o Observed) awaitsNodeRecord() bool {
 	isKnown := o.isResuming() && len(o.Record.Nodes) > 0
 	return o.shouldHibernate() && !o.isHibernationOpen() && o.API == Unreachable && !isKnown && o.Now.Sub(o.requestedAt()) < nodeRecordWindow
 }
 
-// needsResumeRecord reports whether a resume must be recorded. This is the case before hibernated machines are
-// started, if machines stop late and undo a finished resume, and if all machines were switched off. If one machine
-// stops later while others run, it is started without a resume, so its certificate requests are not approved.
+// needsResumeRecord reports whether a resume must be recorded. This is the case before hibernated machines are started,
+// if machines stop late and undo a finished resume, and if machines are stopped and none runs. If one machine stops
+// later while others run, it is started without a resume, so its certificate requests are not approved.
 func (o Observed) needsResumeRecord() bool {
 	if o.isInAftercare() {
 		return len(o.missingMachines()) > 0
@@ -327,10 +330,11 @@ func (o Observed) awaitsMachines() bool {
 	}
 }
 
-// mayRunInPart reports whether a resuming cluster counts as running although machines or nodes are missing. It counts
-// as running immediately if the cloud refuses to start all missing machines and no node is missing. Otherwise it counts
-// as running after partialResumeAfter, if at least one awaited node is back. From then on, the cluster counts as
-// running until its resume ends: machines that start late do not make it unready.
+// mayRunInPart reports whether a resuming cluster counts as running although machines or nodes are missing. The API
+// server must respond, and AwaitsAllMachines must not be set. It counts as running immediately if the cloud refuses to
+// start all missing machines and no node is missing. Otherwise it counts as running after partialResumeAfter, if at
+// least one awaited node is back. From then on, the cluster counts as running until its resume ends: machines that
+// start late do not make it unready.
 func (o Observed) mayRunInPart() bool {
 	if o.AwaitsAllMachines || o.API != Reachable || !o.isResuming() {
 		return false
@@ -381,8 +385,8 @@ func (o Observed) machinesToStop() []string {
 	return ids
 }
 
-// isPoweredOff reports whether every machine is stopped and none is billed. Machines of groups that were scaled to
-// zero no longer exist.
+// isPoweredOff reports whether every machine is stopped, none is billed, and no group needs to be changed. Machines of
+// groups that were scaled to zero no longer exist.
 func (o Observed) isPoweredOff() bool {
 	areAllOff := o.allMachinesAre(actuator.Stopped) || len(o.Machines) == 0 && o.hasScaledGroups()
 	return areAllOff && len(o.machinesToStop()) == 0 && len(o.groupsToHold()) == 0 && !o.awaitsSettledGroups()

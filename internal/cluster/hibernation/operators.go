@@ -46,7 +46,7 @@ func NeedsOperatorRecord(o Observed) bool {
 }
 
 // NeedsOperators reports whether the ClusterOperators of an OpenShift cluster must be read. They are read for the
-// record of a hibernation, and during a resume once all other parts of the cluster are back. In the aftercare, they are
+// record of a hibernation, and during a resume that no longer waits for machines and nodes. In the aftercare, they are
 // read if some of them were not ready.
 func NeedsOperators(o Observed) bool {
 	if NeedsOperatorRecord(o) {
@@ -110,13 +110,13 @@ func (o Observed) operatorsToRecord() (names []string) {
 	return names
 }
 
-// isOperatorWaitOpen reports whether a resume still waits for operators.
+// isOperatorWaitOpen reports whether a resume may still wait for operators.
 func (o Observed) isOperatorWaitOpen() bool {
 	return o.isInResumeWait() && !o.SkipsOperators
 }
 
 // isInResumeWait reports whether a resume may still wait for parts that the cluster can run without, such as
-// ClusterOperators. The wait ends partialResumeAfter the start of the resume.
+// ClusterOperators. The wait ends ten minutes after the start of the resume, or once the cluster runs in part.
 func (o Observed) isInResumeWait() bool {
 	return o.isResuming() && o.Record.ReadyInPartAt == nil && o.Now.Sub(o.Record.ResumeStartedAt.Time) <= partialResumeAfter
 }
@@ -136,7 +136,7 @@ func awaitOperators(o Observed) Plan {
 	return o.withAction(p)
 }
 
-// operatorsCondition returns a condition that lists the operators of a running cluster that are not ready; empty if all
+// operatorsCondition returns the Degraded condition of a running cluster whose operators are not ready; empty if all
 // are ready.
 func (o Observed) operatorsCondition() decision.Condition {
 	message := "The cluster runs"

@@ -15,12 +15,13 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// Controllers that replace machines count as groups, too: the Cluster of Cluster API on the hub, and the
-// MachineHealthChecks of OpenShift and of Cluster API in the cluster. Their only process is suspended by the pause
-// that their projects document (docs/adr/0055-controllers-of-machines-are-paused-as-groups.md, checked by
+// Objects whose controllers replace machines count as groups, too: the Cluster of Cluster API on the hub, and the
+// MachineHealthChecks of OpenShift and of Cluster API in the cluster. Their only process is suspended by the pause that
+// their projects document (docs/adr/0055-controllers-of-machines-are-paused-as-groups.md, checked by
 // TestHistoriesOfPausedControllersReplaceNothing).
 
-// The record contains such groups under names with these prefixes, followed by the object's name.
+// The record contains such groups under names with these prefixes, followed by the object's name, or its namespace and
+// name.
 const (
 	clusterAPIPrefix            = "Cluster.cluster.x-k8s.io/"
 	healthCheckPrefix           = "MachineHealthCheck.machine.openshift.io/"
@@ -30,7 +31,7 @@ const (
 // reconcileProcess is the only process of a group that is an object.
 const reconcileProcess = "Reconcile"
 
-// PauseState describes whether, and by which party, an object whose controller replaces machines is paused.
+// PauseState describes whether Torpor, another user or neither has paused an object whose controller replaces machines.
 type PauseState string
 
 // These are the pause states. An object that another user has paused is left unchanged.
@@ -91,9 +92,9 @@ func (o Observed) whyNotPaused(group string) string {
 	return fmt.Sprintf(clusterAPINotHeld, group)
 }
 
-// activeObjects returns the objects whose controllers may replace machines that are not stopped. Without the option,
-// the cluster's MachineHealthChecks are only reported as findings, because their controllers do not run while the
-// cluster is off.
+// activeObjects returns the objects whose controllers may replace machines that are not stopped. Without the option
+// suspend, the cluster's MachineHealthChecks are only reported as findings, because their controllers do not run while
+// the cluster is off.
 func (o Observed) activeObjects() []string {
 	var names []string
 	if len(o.Machines) == 0 || o.allMachinesAre(actuator.Stopped) {
@@ -148,13 +149,13 @@ func (o Observed) unheldHealthChecks() []string {
 	return names
 }
 
-// needsPauseLook reports whether a cluster is read once more before its first machine is stopped.
+// needsPauseLook reports whether a cluster must be read because pauses of its MachineHealthChecks are not recorded yet.
 func (o Observed) needsPauseLook() bool {
 	return o.shouldHibernate() && o.isHibernationOpen() && len(o.unheldHealthChecks()) > 0 && o.anyMachineIs(actuator.Running)
 }
 
-// awaitsPause reports whether machines are left on until the MachineHealthChecks are paused. The stop does not wait
-// for a cluster that no longer responds.
+// awaitsPause reports whether machines are left on until the MachineHealthChecks are paused. The stop waits at most
+// nodeRecordWindow for a cluster that no longer responds.
 func (o Observed) awaitsPause() bool {
 	return o.needsPauseLook() && (o.API == Reachable || o.Now.Sub(o.stopBeganAt()) < nodeRecordWindow)
 }
@@ -177,8 +178,8 @@ func (o Observed) hasUnrecordedPauses() bool {
 }
 
 // recordPauses only writes status, as recordNodes does.
-// Invariant: the first machine is stopped only in a pass that has read the saved time of each pause, so the cluster
-// need not respond after that (TestManagersThatDieAtEachActKeepPauses).
+// Invariant: while the API server responds, the first machine is stopped only in a pass that has read the saved time of
+// each pause, so the cluster need not respond after that (TestManagersThatDieAtEachActKeepPauses).
 func recordPauses(o Observed) Plan {
 	p := stoppingPlan(o)
 	p.Record = p.Record.DeepCopy()
@@ -192,7 +193,7 @@ func recordPauses(o Observed) Plan {
 	return p
 }
 
-// awaitPause adds the MachineHealthChecks that are not paused yet to the Ready condition of a plan.
+// awaitPause lists the MachineHealthChecks that are not paused yet in the Ready condition of a plan.
 func (o Observed) awaitPause(p Plan) Plan {
 	names := o.unheldHealthChecks()
 	if len(names) == 0 || o.Refusal != nil {
@@ -204,8 +205,8 @@ func (o Observed) awaitPause(p Plan) Plan {
 	return p
 }
 
-// LeftGroups returns the objects that a plan no longer holds although they are paused, because another user has
-// paused them during the hibernation.
+// LeftGroups returns the objects that a plan removes from the record although they are paused, because another user has
+// paused them.
 func LeftGroups(o Observed, p Plan) []string {
 	if o.Record == nil || p.Record == nil || o.shouldHibernate() {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// powerAction is the action in every event.
+// powerAction is the action in the events of this package.
 const powerAction = "SetPowerState"
 
 // Plan is the result of Decide: at most one action, and the report.
@@ -29,13 +29,13 @@ type Plan struct {
 	Record *hivev1.HibernationRecord
 	// RequeueAfter is the time until the next pass. If it is zero, the next pass waits for an event.
 	RequeueAfter time.Duration
-	// CloudInterval is the interval of polling the machines while one should change; zero if none should. An observed
+	// CloudInterval is the interval of polling the machines until one changes; zero without such polls. An observed
 	// change triggers a pass.
 	CloudInterval time.Duration
 	// ProbeInterval is the interval of probing the API server until the next pass; zero without probes. A different
 	// result triggers a pass.
 	ProbeInterval time.Duration
-	// RetryAfter is the back-off for machines that the cloud has refused to stop or to start.
+	// RetryAfter is the back-off for machines and groups whose change was refused.
 	RetryAfter time.Duration
 }
 

@@ -15,8 +15,8 @@ func MayBeRefused(o Observed) bool {
 	return o.Options.RequiresPossible && o.needsNodeRecord() && !o.hasNotResumed()
 }
 
-// isHibernationRefused reports whether a requested hibernation is refused. A reachable cluster is surveyed first. An
-// unreachable cluster cannot be surveyed, so its last survey decides.
+// isHibernationRefused reports whether a requested hibernation is refused or waits for the first survey. A reachable
+// cluster is surveyed first. An unreachable cluster cannot be surveyed, so its last survey decides.
 func (o Observed) isHibernationRefused() bool {
 	return MayBeRefused(o) && (o.Obstacles != "" || o.awaitsSurvey())
 }

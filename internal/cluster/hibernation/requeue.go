@@ -11,12 +11,12 @@ import (
 const (
 	// immediately requeues through the queue, so one cluster does not occupy a worker.
 	immediately = time.Millisecond
-	// minCloudInterval and maxCloudInterval limit the interval of polling the cloud. minMachineInterval is the lower
-	// limit while machines change.
+	// minMachineInterval and maxCloudInterval limit the interval of polling machines that change. minCloudInterval is
+	// the shortest interval of other waits for the cloud.
 	minCloudInterval   = 2 * time.Second
 	minMachineInterval = time.Second
 	maxCloudInterval   = 15 * time.Second
-	// cloudIntervalShare defines the next interval as a fraction of the elapsed wait.
+	// cloudIntervalShare is the ratio of the elapsed wait to the next interval.
 	cloudIntervalShare = 20
 	// minProbeInterval is the interval of probing the API server of a resuming cluster. Probes cost no cloud
 	// requests.
@@ -26,7 +26,7 @@ const (
 	// firstSyncWindow is how long after the installation a hibernation may wait for the cluster's SyncSets, as in
 	// Hive. firstSyncInterval is the interval of checking whether they were applied.
 	firstSyncWindow, firstSyncInterval = 10 * time.Minute, 5 * time.Second
-	// nodeRecordWindow is how long after the request a stop waits for an unreachable API server.
+	// nodeRecordWindow is how long a stop waits for an unreachable API server.
 	nodeRecordWindow = 30 * time.Second
 	// lateAfter is the wait after which messages list the pending machines.
 	lateAfter = 2 * time.Minute
@@ -47,8 +47,8 @@ const (
 	// closeLookWindow is how long a newly stopped cluster is polled every closeLookInterval, because a cloud may show
 	// the effect of an earlier order late.
 	closeLookWindow, closeLookInterval = 90 * time.Second, 30 * time.Second
-	// refusalShare defines the back-off of refused machines as a fraction of the elapsed wait. maxCapacityRest limits
-	// the back-off if the cloud had no capacity.
+	// refusalShare is the ratio of the elapsed wait to the back-off of refused machines. maxCapacityRest limits the
+	// back-off if the cloud had no capacity.
 	refusalShare    = 4
 	maxCapacityRest = 2 * time.Minute
 	// driftInterval is the interval of comparing a settled cluster with the cloud.
@@ -63,7 +63,7 @@ const (
 )
 
 // cloudInterval returns the interval of polls, which grows with the wait. A change is noticed late by at most a
-// twentieth of the wait, and long waits stay cheap.
+// twentieth of the wait or a second, whichever is longer, and long waits stay cheap.
 func cloudInterval(since, at time.Time) time.Duration {
 	return min(max(at.Sub(since)/cloudIntervalShare, minMachineInterval), maxCloudInterval)
 }
@@ -111,7 +111,7 @@ func RetryOf(c actuator.ErrorClass) Retry {
 	}
 }
 
-// refusalRest returns the back-off for machines that the cloud has refused since a given time.
+// refusalRest returns the back-off for refused machines of a stop or a start that began at a given time.
 func refusalRest(c actuator.ErrorClass, since, at time.Time) time.Duration {
 	retry := RetryOf(c)
 	return max(retry.First, min(at.Sub(since)/refusalShare, retry.Longest))

@@ -133,8 +133,8 @@ func clusterRuns(o Observed) Plan {
 	return o.withAction(p)
 }
 
-// clusterRunsInPart leaves the resume open, so missing machines are still started, and certificate requests of missing
-// nodes are still approved.
+// clusterRunsInPart leaves the resume unfinished, so missing machines are still started, and certificate requests of
+// missing nodes are still approved.
 func clusterRunsInPart(o Observed) Plan {
 	p := Plan{
 		Hibernating:  decision.False(hivev1.RunningHibernationReason, "The cluster runs"),
@@ -277,8 +277,8 @@ func resumeRecord(o Observed) *hivev1.HibernationRecord {
 	return record
 }
 
-// missingNodes returns the awaited nodes that have not been ready since the resume began. In a cluster without nodes,
-// it returns "any node".
+// missingNodes returns the awaited nodes that are not ready, or have not reported since the resume began. In a cluster
+// without nodes, it returns "any node".
 func (o Observed) missingNodes() []string {
 	if len(o.Nodes) == 0 {
 		return []string{"any node"}

@@ -7,9 +7,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/stop/savings"
 )
 
-// SavedRate returns what a hibernation saves. Each recorded node counts as one machine, from the time at which all
-// machines were observed as stopped until they are started. A repair starts machines that were switched off outside
-// Torpor, and saves nothing.
+// SavedRate returns the number of machines that a hibernation saves. Each recorded node counts as one machine, from the
+// time at which all machines were observed as stopped until they are started. A repair starts machines that were
+// switched off outside Torpor, and saves nothing.
 func SavedRate(r *hivev1.HibernationRecord) savings.Rate {
 	if r == nil || r.Repair || r.AsleepAt == nil || r.ResumeStartedAt != nil {
 		return savings.Rate{}

@@ -24,7 +24,7 @@ const (
 	addressField     = "spec.controlPlaneConfig.apiServerIPOverride"
 )
 
-// ServerOverride defines how a cluster's API server is dialled if the URL in its kubeconfig is not reachable.
+// ServerOverride replaces the server in a cluster's kubeconfig, for a hub that cannot reach it.
 // Overrides are comparable: a connection, a probe or a job for one override is not used for another.
 type ServerOverride struct {
 	// URL replaces the URL of the kubeconfig. The scheme may be missing.
@@ -65,7 +65,7 @@ func (o ServerOverride) ParseURL() (*url.URL, error) {
 	return server, nil
 }
 
-// isServer reports whether a URL contains a host and a port that can be dialled.
+// isServer reports whether a URL uses HTTP or HTTPS, and has a valid host and either a valid port or none.
 func isServer(u *url.URL) bool {
 	if u.Scheme != "https" && u.Scheme != "http" {
 		return false

@@ -46,8 +46,8 @@ func NeedsMachines(o Observed) bool {
 	}
 }
 
-// hasTerminatedMachines reports whether the record contains machines that the cloud no longer has. If the cloud lists
-// no machine at all, this is unknown.
+// hasTerminatedMachines reports whether the record contains spot machines that the cloud no longer has. It is false if
+// the cloud lists no machine at all, because this is unknown then.
 func (o Observed) hasTerminatedMachines() bool {
 	return o.Record != nil && len(o.Machines) > 0 && slices.ContainsFunc(o.Record.SpotMachines, func(id string) bool { return !o.isAtCloud(id) })
 }
@@ -56,8 +56,8 @@ func (o Observed) isAtCloud(id string) bool {
 	return slices.ContainsFunc(o.Machines, func(m actuator.Machine) bool { return m.ID == id })
 }
 
-// spotMachinesToRecord returns the machines that may be terminated. After a cancelled resume, they include terminated
-// machines whose Machines may still exist.
+// spotMachinesToRecord returns the machines that may be terminated. If the last resume has not ended, they include
+// terminated machines whose Machines may still exist.
 func (o Observed) spotMachinesToRecord() []string {
 	var ids []string
 	if o.hasNotResumed() {
@@ -93,7 +93,7 @@ func (o Observed) awaitsSpotRecord() bool {
 }
 
 // awaitsSpotRecordInPart reports whether other machines are off while a spot record is awaited. If all machines run,
-// none is stopped.
+// none must be started again.
 func (o Observed) awaitsSpotRecordInPart() bool {
 	return o.awaitsSpotRecord() && !o.allMachinesAre(actuator.Running)
 }

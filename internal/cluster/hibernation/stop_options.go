@@ -27,12 +27,12 @@ type StopOptions struct {
 	// MachineGroups defines how machine groups are kept from replacing stopped machines; empty without this option.
 	// InvalidMachineGroups describes an unknown value, with which no hibernation begins.
 	MachineGroups, InvalidMachineGroups string
-	// Ignored describes the malformed options; empty if all are valid.
+	// Ignored describes the ignored options; empty if no option is ignored.
 	Ignored string
 }
 
-// ReadStopOptions reads the options of a ClusterDeployment. A malformed option is ignored and, except for the machine
-// groups, never blocks a stop.
+// ReadStopOptions reads the options of a ClusterDeployment. A malformed option is ignored and never blocks a stop,
+// except for the machine groups.
 func ReadStopOptions(annotations map[string]string) StopOptions {
 	var o StopOptions
 	var ignored []string

@@ -11,9 +11,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// The record of a hibernation is lost if the ClusterDeployment is restored from a dump without its status. Groups that
-// the hibernation holds then keep that state, because their state before the hibernation is not known. Conditions list
-// these groups until a user has changed them, or until the next hibernation
+// The record of a hibernation is lost if the ClusterDeployment is restored from a dump without its status. Groups of
+// the cloud that the hibernation has suspended or scaled to zero stay so, because their former state is not known.
+// Conditions list these groups until a user has changed them, or until the next hibernation
 // (docs/adr/0050-groups-are-held-when-asked-for.md).
 
 // hasLostRecord reports whether the record of the last hibernation is incomplete. Such a record contains no nodes, or
@@ -45,8 +45,8 @@ func (o Observed) unconfirmedGroups() []string {
 	return slices.Compact(names)
 }
 
-// mayBeSuspended reports whether every process of a group is suspended. Without the annotation MachineGroups, groups
-// are not read: a hibernation without a record may have suspended them, and a repair has not.
+// mayBeSuspended reports whether every process of a group is, or may be, suspended. Without the annotation
+// MachineGroups, groups are not read: a hibernation without a record may have suspended them, and a repair has not.
 func (o Observed) mayBeSuspended(name string) bool {
 	group, isKnown := o.findGroup(name)
 	if !isKnown {
@@ -81,8 +81,8 @@ func (o Observed) unconfirmedNote() string {
 	return strings.Join(parts, "; ")
 }
 
-// unconfirmedCondition returns the Degraded condition of a running cluster with groups that a user has to confirm. It
-// contains the given condition if that is True.
+// unconfirmedCondition adds the groups that a user has to confirm to the given Degraded condition of a running cluster,
+// which may be empty.
 func (o Observed) unconfirmedCondition(degraded decision.Condition) decision.Condition {
 	note := o.unconfirmedNote()
 	switch {
@@ -95,8 +95,8 @@ func (o Observed) unconfirmedCondition(degraded decision.Condition) decision.Con
 	}
 }
 
-// pausesWithoutRecord returns entries for objects that Torpor has paused and that a record lacks. The mark of Torpor on
-// such an object means that it was not paused before, so a resume ends the pause.
+// pausesWithoutRecord returns entries for objects that Torpor has paused, if the records lack them. The mark of Torpor
+// on such an object means that it was not paused before, so a resume ends the pause.
 func (o Observed) pausesWithoutRecord(records []hivev1.MachineGroupRecord) []hivev1.MachineGroupRecord {
 	var found []hivev1.MachineGroupRecord
 	for _, g := range o.Groups {

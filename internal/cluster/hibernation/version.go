@@ -23,7 +23,7 @@ func IncompatibilityReason(sources ...string) string {
 		if v == "" {
 			continue
 		}
-		// The length of a malformed version is limited. Cutting a version off cannot make it newer.
+		// The length of the version is limited. Cutting a version off cannot make it newer.
 		parsed, err := version.ParseSemantic(v[:min(len(v), maxVersionLength)])
 		if err != nil {
 			return fmt.Sprintf("Expected an OpenShift version such as %s, found %q; correct status.clusterVersionStatus or the version label",
