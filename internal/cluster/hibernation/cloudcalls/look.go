@@ -13,8 +13,8 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// listInfraIDs returns the infraIDs of clusters without duplicates. The targets of one account differ only in the
-// infraID.
+// listInfraIDs returns the infraIDs of clusters without duplicates, and the target of one of the clusters. The targets
+// of one account differ only in the infraID.
 func (a *account) listInfraIDs(names []types.NamespacedName) (target actuator.Target, infraIDs []string) {
 	seen := map[string]bool{}
 	for _, name := range names {

@@ -51,12 +51,12 @@ type order struct {
 	// isPending is true until the cloud has answered the order.
 	isPending bool
 	since     time.Time
-	// refused is the cloud's last refusal with its time, and refusedIDs are the refused machines. They are empty if
-	// the cloud has not refused the order.
+	// refused is the cloud's last refusal, refusedAt is its time, and refusedIDs are the refused machines or groups.
+	// They are empty if the cloud has not refused the order.
 	refused    error
 	refusedIDs []string
 	refusedAt  time.Time
-	// stretch is the jitter of the pause before refused machines are retried.
+	// stretch is the factor by which jitter lengthens the pause before refused machines are retried.
 	stretch float64
 }
 
@@ -64,7 +64,7 @@ type order struct {
 type RefusedOrder struct {
 	Verb Verb
 	Err  error
-	// MachineIDs are the machines for which the cloud refused the order.
+	// MachineIDs are the machines or groups for which the cloud refused the order.
 	MachineIDs []string
 }
 
@@ -101,13 +101,14 @@ func (c acceptedOrder) covers(verb Verb, ids []string, now time.Time) bool {
 }
 
 // Order requests a stop, start or termination of a cluster's machines, and returns immediately. Refused machines are
-// skipped until rest has passed since the refusal. Look returns the refusal until the cloud accepts an order.
+// skipped until rest has passed since the refusal. Look returns the refusal until the cloud accepts the order, or
+// another one is requested.
 func (s *Service) Order(name types.NamespacedName, verb Verb, ids []string, rest time.Duration) {
 	s.queueOrder(name, verb, StopOrder{IDs: ids}, rest)
 }
 
-// OrderGroups is like Order, and holds or releases groups of a cluster's machines. Refused groups are skipped until
-// rest has passed since the refusal.
+// OrderGroups is like Order, and changes groups of a cluster's machines. Refused groups are skipped until rest has
+// passed since the refusal.
 func (s *Service) OrderGroups(name types.NamespacedName, verb Verb, changes []actuator.GroupChange, rest time.Duration) {
 	wanted := StopOrder{changes: changes}
 	for _, change := range changes {
@@ -256,8 +257,8 @@ func (s *Service) sendOrders(ctx context.Context, a *account, verb Verb, batch [
 // was accepted.
 type sendAll func(context.Context, actuator.Target, [][]string) []error
 
-// terminateAll returns TerminateAll of the actuator. If the actuator does not implement it, it returns a function that
-// fails, because the actuator may have been replaced after the machines were recorded.
+// terminateAll returns TerminateAll of the actuator. Without an actuator.Terminator, the returned function fails,
+// because the actuator may have been replaced after the machines were recorded.
 func terminateAll(batch actuator.BatchActuator) sendAll {
 	if cloud, ok := batch.(actuator.Terminator); ok {
 		return cloud.TerminateAll
@@ -273,7 +274,7 @@ func terminateAll(batch actuator.BatchActuator) sendAll {
 // a call of its own.
 const parallelGroupChanges = 5
 
-// changeGroups sends the orders' changes for the named groups.
+// changeGroups returns a function that sends the orders' changes to the named groups.
 func changeGroups(batch actuator.BatchActuator, orders []*clusterOrder) sendAll {
 	changes := map[string]actuator.GroupChange{}
 	for _, o := range orders {
@@ -311,9 +312,9 @@ func send(ctx context.Context, do sendAll, batch []*clusterOrder) []*clusterOrde
 	return inFlight
 }
 
-// sendWithRecheck sends stops, terminations and holds of groups. It retries for a while if the cloud, or the controller
-// of a machine, is busy or unreachable. A retry omits machines for which the order was accepted. The result of an order
-// is published without waiting for the other orders.
+// sendWithRecheck sends stops, terminations and orders with HoldVerb. It retries for a while if the hub, the cloud or
+// the controller of a machine is busy or unreachable. A retry omits machines for which the order was accepted. The
+// result of an order is published without waiting for the other orders.
 // Invariant: the specs are read from the hub before each attempt, so no stop is sent after a confirmed change to
 // Running (TestFrequentFlipsStopNoRunningCluster, TestATerminationReadsTheSpecBefore, TestFaults).
 func (s *Service) sendWithRecheck(ctx context.Context, do sendAll, orders []*clusterOrder, settle func([]*clusterOrder)) {
@@ -358,9 +359,9 @@ func pauseFor(ctx context.Context, d time.Duration) error {
 // machines.
 const maxRightsQuestions = 20
 
-// requireRights sets the error of each order for which the cloud account lacks permissions. One check covers the
-// machines of all orders. If it fails, the two halves of the orders are checked separately, because the machines of
-// one cluster may have caused the error.
+// requireRights sets the error of each order whose permissions are missing or could not be checked. One check covers
+// the machines of all orders. If it returns an error that may concern one cluster, the two halves of the orders are
+// checked separately.
 func requireRights(ctx context.Context, batch actuator.BatchActuator, orders []*clusterOrder, questions *int) {
 	*questions--
 	err := askForRights(ctx, batch, orders)
@@ -412,9 +413,9 @@ func (s *Service) recheckSpecs(ctx context.Context, batch []*clusterOrder) {
 	_ = group.Wait() // Each order has its own error.
 }
 
-// dropOrdersForMembers marks orders as stale if the newest poll shows that one of their machines is a member of a
-// cloud's group. Such a group terminates each member that stops, unless all processes of the group are suspended. The
-// passes of these clusters run again and report the group.
+// dropOrdersForMembers marks orders as stale if, in the newest poll, one of their machines belongs to a cloud's group
+// that is not suspended. Such a group terminates each member that stops. The passes of these clusters run again and
+// report the group.
 // Invariant: no order to stop a member of such a group is sent (TestStopOfAGroupMemberIsNotSent).
 func (s *Service) dropOrdersForMembers(batch []*clusterOrder) {
 	s.calls.Lock()
@@ -455,7 +456,8 @@ func (o *clusterOrder) recordResult(now time.Time) (taken []string) {
 	return without(o.ids, refused)
 }
 
-// settle stores the result of an order, and enqueues the cluster if a pass would report a change.
+// settle stores the result of an order, and enqueues the cluster if the order failed, was dropped, or had been refused
+// before.
 func (s *Service) settle(o *clusterOrder, now time.Time) {
 	c := s.clusters[o.name]
 	if c == nil {

@@ -19,10 +19,11 @@ import (
 const (
 	// minLookInterval is the shortest interval between two polls of an account.
 	minLookInterval = time.Second
-	// callInterval is added for each API call of a poll. It leaves half of EC2's refill rate to other clients.
+	// callInterval is the minimum interval for each API call of a poll. It leaves half of EC2's refill rate to other
+	// clients.
 	callInterval = 100 * time.Millisecond
-	// clusterInterval is added for each cluster of a poll, up to maxFleetInterval. A single cluster is therefore
-	// polled every second, and a large fleet less often.
+	// clusterInterval is the minimum interval for each cluster of a poll, up to maxFleetInterval in total. A single
+	// cluster is therefore polled every second, and a large fleet less often.
 	clusterInterval, maxFleetInterval = 20 * time.Millisecond, 2 * time.Second
 	// machinesPerCall and clustersPerCall estimate the number of API calls of a poll.
 	machinesPerCall, clustersPerCall = 500, 200
@@ -33,14 +34,14 @@ const (
 	SettledLookAge = sharedLookAge + time.Minute
 	// turnInterval is the interval between two turns, each of which polls some of the clusters that are off: as many as
 	// fit into one API call. A small fleet therefore costs an account one call a minute. offRound is the time within
-	// which all of them are polled. If one call a minute does not suffice, the fleet is polled in largeTurns larger
-	// turns, because some clouds list a whole account in each turn.
+	// which all of them are polled. If one call a minute does not suffice, the fleet is polled in at least largeTurns
+	// larger turns, because some clouds list a whole account in each turn.
 	turnInterval, offRound, largeTurns = time.Minute, 12 * time.Minute, 4
-	// maxLook is the number of clusters in one poll. Clusters with a waiting pass come first. If all clusters of the
-	// poll are settled, the number is maxDriftLook.
+	// maxLook is the maximum number of clusters in one poll. Clusters with a waiting pass come first. If all clusters
+	// of the poll are settled, the number is maxDriftLook.
 	maxLook, maxDriftLook = 2_000, 5_000
-	// maxOrders is the number of clusters in one order, and maxOrderMachines is the number of their machines, unless
-	// a single cluster has more.
+	// maxOrders is the maximum number of clusters in one order, and maxOrderMachines that of their machines, unless a
+	// single cluster has more.
 	maxOrders, maxOrderMachines = 1_000, 3_600
 	// machinesPerOrderCall and orderCallInterval apply to StartInstances, the call that EC2 limits most. A stop first
 	// calls it as a dry run. EC2 allows five calls at once and two per second.
@@ -81,7 +82,7 @@ type account struct {
 	nextLook, nextOrder time.Time
 	// nextOffLook is when clusters that are off are next polled.
 	nextOffLook time.Time
-	// pause is the account's pause after the next throttled call; zero while the account is not throttled.
+	// pause is added to the interval before the next call; zero while the account is not throttled.
 	pause time.Duration
 }
 
@@ -184,7 +185,7 @@ func later(a, b time.Time) time.Time {
 }
 
 // listDue returns the due clusters. Clusters with a waiting pass come first, then clusters that have been due for the
-// longest time, then settled clusters that would be due soon.
+// longest time, then, if all of these are settled and on, other such clusters that would be due soon.
 func (a *account) listDue(now time.Time) []types.NamespacedName {
 	var names, companions []types.NamespacedName
 	isSettled, isRunning := true, true

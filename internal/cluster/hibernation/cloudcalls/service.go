@@ -53,7 +53,7 @@ type Operation struct {
 	ErrorClass    actuator.ErrorClass
 }
 
-// CountCalls returns the number of calls by account. The names of accounts do not contain secrets.
+// CountCalls returns the number of calls by operation. The names of accounts do not contain secrets.
 func (s *Service) CountCalls() map[Operation]float64 {
 	s.calls.Lock()
 	defer s.calls.Unlock()
@@ -124,7 +124,7 @@ type cluster struct {
 	unknownUntil time.Time
 	// nextPass is when the next pass runs by schedule.
 	nextPass time.Time
-	// accepted are the machines of the last order that the cloud has accepted.
+	// accepted is the last order that the cloud has accepted.
 	accepted acceptedOrder
 }
 
@@ -138,7 +138,7 @@ const (
 )
 
 // Look returns the known state of a cluster's machines. The second result is false if the state is unknown. A cluster
-// that changes its account is treated as a new cluster.
+// that changes its account or infraID is treated as a new cluster.
 func (s *Service) Look(ctx context.Context, c Cluster) (Snapshot, bool) {
 	key, batch, err := accountOf(ctx, c)
 	if err != nil {
@@ -195,7 +195,7 @@ func (s *Service) Credentials(name types.NamespacedName) map[string][]byte {
 	return known.Target.Credentials
 }
 
-// ForgetCluster drops the state of a deleted cluster.
+// ForgetCluster drops the state and the orders of a cluster.
 func (s *Service) ForgetCluster(name types.NamespacedName) {
 	s.calls.Lock()
 	defer s.calls.Unlock()
@@ -221,7 +221,7 @@ func (s *Service) forget(name types.NamespacedName) {
 	}
 }
 
-// FinishPass completes a pass that has used its snapshot, and schedules the next one.
+// FinishPass records that a pass has used its snapshot, and when the next pass runs by schedule.
 func (s *Service) FinishPass(name types.NamespacedName, after time.Duration) {
 	s.calls.Lock()
 	defer s.calls.Unlock()
@@ -373,8 +373,8 @@ func (s singleCluster) StartAll(ctx context.Context, t actuator.Target, clusters
 	return eachCluster(clusters, 1, func(ids []string) error { return s.Start(ctx, t, ids) })
 }
 
-// eachCluster calls do for each cluster, with a number of calls at the same time, and returns the errors in the order of
-// the clusters.
+// eachCluster calls do for each cluster, at most parallel calls at the same time, and returns the errors in the order
+// of the clusters.
 func eachCluster(clusters [][]string, parallel int, do func([]string) error) []error {
 	errs := make([]error, len(clusters))
 	var calls errgroup.Group
