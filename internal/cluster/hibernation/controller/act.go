@@ -22,7 +22,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile/statusannotation"
 )
 
-// act starts the plan's action and does not wait for it. A later pass observes the result.
+// act starts the plan's action, and does not wait for the cloud or the cluster. A later pass observes the result.
 func (c Controller) act(ctx context.Context, seen *clusterObservation, plan hibernation.Plan) error {
 	c.pool.Drain(seen.name, targetcluster.Drain{}) // The drain requested by an earlier pass may be outdated.
 	c.pool.ChangeHealthChecks(seen.name, nil, 0)
@@ -85,7 +85,8 @@ func (c Controller) drainWorkers(ctx context.Context, seen *clusterObservation, 
 	return nil
 }
 
-// holdGroups holds groups only if the spec on the hub still requests the hibernation, as a stop does.
+// holdGroups suspends, pauses or scales down groups only if the spec on the hub still requests the hibernation, as a
+// stop does.
 func (c Controller) holdGroups(ctx context.Context, seen *clusterObservation, changes []actuator.GroupChange, rest time.Duration) error {
 	mayStop, err := c.mayStop(ctx, seen.name)
 	if err != nil {
@@ -119,7 +120,7 @@ func (c Controller) changeGroups(ctx context.Context, seen *clusterObservation, 
 	return err
 }
 
-// healthCheckChanges returns the change to an observed MachineHealthCheck; empty if it no longer exists.
+// healthCheckChanges returns the change to an observed MachineHealthCheck; empty if it was not observed.
 func (s *clusterObservation) healthCheckChanges(group string, isPause bool) []targetcluster.HealthCheckChange {
 	at := slices.IndexFunc(s.healthChecks, func(check targetcluster.HealthCheck) bool { return check.Group.Name == group })
 	if at < 0 {

@@ -48,7 +48,8 @@ type toldVerdict struct {
 	rule string
 }
 
-// ofResume returns the decisions of a cluster's current resume, and drops the decisions of earlier resumes.
+// ofResume returns the decisions of a cluster's current resume, and drops the decisions of earlier resumes. It returns
+// nil while no request may be approved.
 func (l *approvalLog) ofResume(uid types.UID, o hibernation.Observed) *resumeApprovals {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -32,7 +32,7 @@ const (
 	// pauseManager is the field manager with which Torpor pauses a Cluster. It distinguishes these pauses from those of
 	// other users.
 	pauseManager = "torpor-machine-groups"
-	// kindRetry is the interval of checking whether a hub without Cluster API serves it.
+	// kindRetry is the interval of checking a hub that does not serve Cluster API.
 	kindRetry = time.Minute
 )
 

@@ -45,8 +45,8 @@ type Controller struct {
 	Actuators map[string]actuator.Actuator
 	// Dialer connects to target clusters.
 	Dialer targetcluster.Dialer
-	// RequiresPossible refuses every hibernation while the condition HibernationPossible is False, as the annotation
-	// torpor.dev/require does for one cluster.
+	// RequiresPossible refuses every new hibernation while the condition HibernationPossible is False, as the
+	// annotation torpor.dev/require does for one cluster.
 	RequiresPossible bool
 	// UsesHiveReasons reports the conditions with Hive's reasons.
 	UsesHiveReasons bool
@@ -192,7 +192,7 @@ func rememberRecord(cd *hivev1.ClusterDeployment) map[string]any {
 }
 
 // specOrVersionChanged selects changes that can change a decision, including stops by Slumbers. It ignores the status
-// updates of this controller.
+// updates of this controller, except a new version.
 func specOrVersionChanged() predicate.Predicate {
 	return predicate.Or(
 		predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, reconcile.AnnotationChangedByOthers(),

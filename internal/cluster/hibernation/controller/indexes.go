@@ -32,7 +32,7 @@ func addIndexes(mgr manager.Manager) error {
 }
 
 // machineTags returns the keys of the cluster's machines. The keys are equal for all ClusterDeployments with the same
-// machines. The result is empty if the machines cannot be found, or are not managed.
+// machines. The result is empty if the spec does not identify the machines, or they are not managed.
 func machineTags(cd *hivev1.ClusterDeployment) []string {
 	return tagMachines(cd, cd.Spec.PlatformSettings())
 }
@@ -48,8 +48,8 @@ func tagMachines(cd *hivev1.ClusterDeployment, platform hivev1.PlatformSettings)
 	return []string{platform.Name + "/" + cloud + platform.Region + "/" + platform.Machines}
 }
 
-// clusterDeploymentsOfSameMachines maps a ClusterDeployment to all that refer to its machines, and may have waited for
-// them.
+// clusterDeploymentsOfSameMachines maps a ClusterDeployment to all that refer to the same machines and may have waited
+// for them.
 func (c Controller) clusterDeploymentsOfSameMachines(ctx context.Context, o client.Object) []ctrl.Request {
 	var requests []ctrl.Request
 	if cd, ok := o.(*hivev1.ClusterDeployment); ok {

@@ -103,9 +103,9 @@ func (a *machineAccounts) storeLook(cluster types.NamespacedName, seen cloudcall
 	a.store(cluster, seen.Machines, now)
 }
 
-// storeFailure keeps the stored account of a cluster, regardless of its age, until the cloud rejects the cluster's
-// credentials or does not find the resource that contains its machines. A cluster that was never observed with machines
-// owns none, because an unreachable account must not block others.
+// storeFailure keeps the stored account of a cluster, regardless of its age, until the cluster's credentials are
+// missing or rejected, or the cloud does not find the resource that contains its machines. A cluster that was never
+// observed with machines owns none, because an unreachable account must not block others.
 func (a *machineAccounts) storeFailure(cluster types.NamespacedName, class actuator.ErrorClass, now time.Time) {
 	if !a.find(cluster).hasMachines || isAnswer(class) {
 		a.store(cluster, nil, now)

@@ -19,8 +19,9 @@ import (
 	stopmetrics "github.com/torpor-dev/torpor/internal/stop/metrics"
 )
 
-// Metrics exposes the power state of every cluster directly from the cache. The metrics are therefore correct after a
-// restart, and disappear with the object. Metrics also counts actions. Register one per process.
+// Metrics exposes the power state of every cluster directly from the cache. These gauges are therefore correct after a
+// restart, and disappear with the object. Metrics also counts transitions, certificate requests and calls. Register one
+// per process.
 type Metrics struct {
 	cache       reconcile.ScrapedCache
 	state       *prometheus.Desc

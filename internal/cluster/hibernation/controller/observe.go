@@ -29,7 +29,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/stop/savings"
 )
 
-// maxFrequentLook is the longest duration of a poll with which a cluster is still polled often.
+// maxFrequentLook is the duration of a failed poll above which a cluster is polled less often.
 const maxFrequentLook = 3 * time.Second
 
 // readKubeconfig reads a kubeconfig for the pool.
@@ -58,12 +58,12 @@ type clusterObservation struct {
 	clockAhead time.Duration
 	// approvals is nil while certificate requests are not evaluated.
 	approvals *resumeApprovals
-	// ownerInterval is the interval of polling a cluster with machines that belong to another ClusterDeployment; zero
+	// ownerInterval is the shortest time until the next pass if the machines belong to another ClusterDeployment; zero
 	// otherwise.
 	ownerInterval time.Duration
-	// replaced are Machines that were deleted since the last pass.
+	// replaced are the names of Machines that were deleted since the last pass.
 	replaced []string
-	// firstLook is nil unless the cluster is resuming.
+	// firstLook is nil if no resume is recorded.
 	firstLook *firstLook
 	// cluster is the Cluster of Cluster API on the hub; nil if none exists. healthChecks are the cluster's
 	// MachineHealthChecks.
@@ -174,7 +174,7 @@ func (c Controller) findTarget(ctx context.Context, cd *hivev1.ClusterDeployment
 
 const (
 	// freshLookAge is the maximum age of a poll while a cluster is stopping or starting, or after a failed poll.
-	// aftercareLookAge is the maximum age while late changes are expected.
+	// aftercareLookAge is the maximum age in the aftercare, and once a machine of a resuming cluster runs.
 	freshLookAge     = 10 * time.Second
 	aftercareLookAge = 30 * time.Second
 	// asleepLookAge is unlimited: cloudcalls.Service polls clusters that are off in any case, and enqueues those with a
@@ -297,7 +297,8 @@ func (c Controller) observeCluster(cd *hivev1.ClusterDeployment, seen *clusterOb
 	return c.observeOperators(q, seen, look)
 }
 
-// noteReplaceable records the machines that OpenShift replaces, unless the actuator cannot terminate them.
+// noteReplaceable records the machines that OpenShift replaces, unless the cluster should hibernate and the actuator
+// cannot terminate them.
 func (s *clusterObservation) noteReplaceable(look targetcluster.Look) {
 	s.Replaceable, s.HasReadMachines = look.Replaceable, look.HasReadMachines
 	if _, ok := s.actuator.(actuator.Terminator); !ok && s.DesiredPowerState == hivev1.PowerStateHibernating {
@@ -334,8 +335,8 @@ func wereOperatorsMissing(cd *hivev1.ClusterDeployment) bool {
 	return ready != nil && ready.Reason == hivev1.WaitingForClusterOperatorsReason || degraded != nil && degraded.Reason == hivev1.ClusterOperatorsNotReadyReason
 }
 
-// observeOperators reads ClusterOperators only after all other parts of an OpenShift cluster have resumed, because they
-// cost more than a poll of its nodes.
+// observeOperators reads ClusterOperators only once an OpenShift cluster no longer waits for machines and nodes,
+// because they cost more than a poll of its nodes.
 func (c Controller) observeOperators(q targetcluster.Question, seen *clusterObservation, look targetcluster.Look) error {
 	if !look.IsOpenShift || !hibernation.NeedsOperators(seen.Observed) {
 		return nil
@@ -360,8 +361,8 @@ func (s *clusterObservation) noteOperators(look targetcluster.Look) {
 	}
 }
 
-// replacementRest is the pause before another attempt to delete Machines. During the pause, stopped machines are
-// started.
+// replacementRest is the pause before another attempt to delete Machines or to change nodes. During the pause, stopped
+// machines are started.
 const replacementRest = 15 * time.Second
 
 func (s *clusterObservation) noteReplacement(look targetcluster.Look) {

@@ -29,7 +29,7 @@ func readFacts(cd *hivev1.ClusterDeployment) objectFacts {
 	return objectFacts{platform: cd.Spec.PlatformSettings(), declaredVersion: declaredVersion(cd)}
 }
 
-// observeObject returns the facts for the decision that depend on the object alone.
+// observeObject returns the facts that depend on the object alone.
 func (c Controller) observeObject(cd *hivev1.ClusterDeployment, facts objectFacts) hibernation.Observed {
 	requestedBy, requestedAt := lastPowerStateWriter(cd)
 	timer, malformed := hibernation.ReadTimer(cd)

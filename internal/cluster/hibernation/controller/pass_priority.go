@@ -17,9 +17,9 @@ import (
 // has just saved its report.
 const goesOnWithin = time.Second
 
-// begunFirst gives passes that continue the work of a previous pass priority over passes that begin. The machines of a
-// cluster therefore change while other clusters are still being recorded. With equal priorities, no machine of a fleet
-// would be ordered to change before the last cluster has begun.
+// begunFirst prefers passes that continue the work of a previous pass to passes that begin. The machines of a cluster
+// therefore change while other clusters are still being recorded. With equal priorities, no machine of a fleet would be
+// ordered to change before the last cluster has begun.
 type begunFirst struct{ ctrlreconcile.Reconciler }
 
 // Reconcile implements reconcile.Reconciler.

@@ -83,7 +83,7 @@ func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservatio
 }
 
 // setPowerState sets the conditions and the power state that follows from them. kubectl shows the transition time of
-// Ready as SINCE. It is also the transition time of the power state, because Ready is False from the start of a
+// Ready as SINCE. It is therefore also set when the power state changes: Ready stays False from the start of a
 // hibernation to the end of the next resume.
 func setPowerState(cd *hivev1.ClusterDeployment, owned map[string]decision.Condition, powerState string, now clock.PassiveClock) {
 	reconcile.SetConditions(&cd.Status.Conditions, owned, cd.Generation, now)

@@ -25,7 +25,8 @@ const (
 	// firstSurveyRetry is the delay before an incomplete survey is repeated. The delay doubles with each further
 	// repetition.
 	firstSurveyRetry = 15 * time.Second
-	// firstSurveyJitter spreads the surveys of clusters over the interval after a start of the manager.
+	// firstSurveyDelay and firstSurveyJitter spread the surveys of known clusters over the hour after a start of the
+	// manager.
 	firstSurveyDelay, firstSurveyJitter = time.Minute, 59
 )
 
