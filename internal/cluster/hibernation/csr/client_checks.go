@@ -11,8 +11,8 @@ import (
 )
 
 // clientChecks evaluate requests for the certificate with which a kubelet authenticates to the API server. The old
-// certificate is no longer valid, so a bootstrap identity makes the request. The request is approved only for a node
-// that existed before the hibernation.
+// certificate is no longer valid, so a bootstrap identity makes the request. The request is approved only for an
+// existing node, whose UID must match the recorded UID if there is one.
 func clientChecks() []namedCheck {
 	return []namedCheck{
 		{"sleep", Leave, requireRecordedSleep},

@@ -102,7 +102,7 @@ func OpenShiftIdentity() BootstrapIdentity {
 	}
 }
 
-// TokenIdentity returns any holder of a bootstrap token of plain Kubernetes.
+// TokenIdentity returns the identity of any holder of a bootstrap token of plain Kubernetes.
 func TokenIdentity() BootstrapIdentity {
 	return BootstrapIdentity{
 		User:             "system:bootstrap:",

@@ -43,11 +43,11 @@ type namedCheck struct {
 }
 
 // JudgeAll evaluates every request and returns the verdicts sorted by name. Requests of a node that floods the cluster
-// are not approved. No serving request is approved while more than inv.MaxPending recent serving requests are
-// undecided. The verdicts contain these reasons. New nodes share the identity of their bootstrap token, so client
-// requests are counted by the node for which they would be approved, and those that fail a check block no others. After
-// more than inv.MaxPending approvals of client requests in this resume, no further request is approved. Of several
-// requests for one node only the newest is approved.
+// are neither approved nor counted. No serving request is approved while more than inv.MaxPending recent serving
+// requests are undecided. The verdicts contain these reasons. New nodes share the identity of their bootstrap token, so
+// client requests are counted by the node for which they would be approved, and those that fail a check block no
+// others. After more than inv.MaxPending approvals of client requests in this resume, no further request is approved.
+// Of several client requests for one node, only the newest is approved.
 func JudgeAll(reqs []certificatesv1.CertificateSigningRequest, inv NodeInventory) []Verdict {
 	verdicts := make([]Verdict, 0, len(reqs))
 	undecided := make([]judgedRequest, 0, len(reqs))
