@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package targetcluster is a client of the API server of a cluster that hibernates or resumes. It probes the server,
-// lists nodes and certificate requests, and approves requests.
-// The server belongs to a user of the hub and may be hostile, so every poll has a deadline and budgets of bytes,
-// pages and items. A connection is closed after the first error and at each resume, because a connection from before
-// a hibernation may hang.
+// Package targetcluster is a client of the API servers of target clusters. It reads nodes, Machines and certificate
+// requests, approves requests, drains workers, and writes other objects.
+// A server belongs to a user of the hub and may be hostile, so every poll has a deadline and budgets of bytes, pages
+// and items. A connection is closed after the first error and at each resume, because a connection from before a
+// hibernation may hang.
 //
 // Reading order: pool.go (called by passes) → client.go (one connection) → server_override.go → list_items.go
 // (budgets) → nodes.go, requests.go, machines.go, survey.go.
@@ -34,7 +34,7 @@ import (
 )
 
 const (
-	// LookTimeout limits all reads of a cluster in one pass.
+	// LookTimeout limits one poll of a cluster, including the actions before its reads.
 	LookTimeout    = 10 * time.Second
 	connectTimeout = 4 * time.Second
 	callTimeout    = 5 * time.Second
@@ -177,7 +177,7 @@ func (d Dialer) loadKubeconfig(kubeconfig []byte, override hibernation.ServerOve
 	return cfg, d.Endpoints.CheckHost(cmp.Or(override.Address, server.Hostname()))
 }
 
-// Close closes the connections.
+// Close closes the idle connections.
 func (c *ClusterClient) Close() { c.transport.CloseIdleConnections() }
 
 // Probe returns an error if the API server is not ready.
@@ -213,7 +213,7 @@ const versionPath = "/apis/config.openshift.io/v1/clusterversions/version"
 const maxVersionBytes = 256
 
 // ReadVersion returns the desired version in the status of an OpenShift cluster's ClusterVersion. isOpenShift is false
-// for other clusters. The version is empty if the kubeconfig's user has no permission to read it.
+// for other clusters, unless the kubeconfig's user has no permission to read the version, which is empty then.
 func (c *ClusterClient) ReadVersion(ctx context.Context) (version string, isOpenShift bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.callTimeout)
 	defer cancel()

@@ -28,7 +28,7 @@ const (
 	podsPath  = "/api/v1/pods"
 	// podsOfNodes selects scheduled Pods that have not finished.
 	podsOfNodes = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
-	// maxDrainedPods is the number of Pods that one poll returns. More Pods are read once these are gone.
+	// maxDrainedPods is the maximum number of Pods that one poll returns. More Pods are read once these are gone.
 	maxDrainedPods = 500
 	// drainPause is the shortest time between two attempts.
 	drainPause = 2 * time.Second
@@ -38,8 +38,8 @@ const (
 	maxKeptPods = 100
 	// maxRefusals limits the stored names of permanently refused nodes and Pods.
 	maxRefusals = 2 * maxDrainedPods
-	// refusalMemory is how long later attempts keep a refusal. Without it, refusals of Pods that an attempt does not
-	// try would be lost.
+	// An attempt keeps the refusals of the previous one if that began at most refusalMemory before. Otherwise, refusals
+	// of Pods that it does not try would be lost.
 	refusalMemory = time.Minute
 )
 
@@ -57,7 +57,7 @@ func (d Drain) isEmpty() bool { return len(d.Cordon)+len(d.Uncordon)+len(d.Evict
 // DrainResult is the result of a Drain.
 type DrainResult struct {
 	At time.Time
-	// Kept are the names of Pods that PodDisruptionBudgets protected from eviction.
+	// Kept are the names of Pods that PodDisruptionBudgets or rate limits protected from eviction.
 	Kept []string
 	// Refused are the names of nodes and Pods that the kubeconfig's user is permanently not allowed to change.
 	Refused map[string]bool
@@ -224,7 +224,7 @@ func (c *ClusterClient) setCordon(ctx context.Context, n hibernation.NodeVersion
 	return nil
 }
 
-// evictPod requests the eviction of the observed Pod. A deleted Pod is not an error.
+// evictPod requests the eviction of the observed Pod. The caller ignores the error for a deleted Pod.
 func (c *ClusterClient) evictPod(ctx context.Context, p hibernation.ObservedPod) error {
 	eviction, err := json.Marshal(policyv1.Eviction{
 		TypeMeta:      metav1.TypeMeta{APIVersion: policyv1.SchemeGroupVersion.String(), Kind: "Eviction"},

@@ -71,7 +71,7 @@ func findOwnError(err error) error {
 	return nil
 }
 
-// DescribeError describes in stable text why a cluster cannot be reached. The text contains no ports, times or
+// DescribeError describes in stable text why a request to a cluster failed. The text contains no ports, times or
 // request ids, because it is shown in a condition and compared with the previous one.
 func DescribeError(err error) string {
 	if missing, ok := errors.AsType[*KubeconfigError](err); ok {

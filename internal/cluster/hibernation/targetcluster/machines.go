@@ -45,7 +45,7 @@ const (
 // Machines are a cluster's OpenShift Machines.
 type Machines struct {
 	Known []csr.KnownMachine
-	// Replaceable are the Machines of spot machines that the cluster replaces when they are deleted.
+	// Replaceable are the spot Machines that the cluster replaces when they are deleted.
 	Replaceable []hibernation.ReplaceableMachine
 	// IsOpenShift is true if the cluster is an OpenShift cluster, with or without Machines.
 	IsOpenShift bool
@@ -82,9 +82,9 @@ func (c *ClusterClient) ListMachines(ctx context.Context) (Machines, error) {
 // decodedMachine contains the relevant fields of a Machine.
 type decodedMachine struct {
 	known csr.KnownMachine
-	// instance is the cloud's id of the machine; empty while the Machine has no id.
+	// instance is the cloud's id of the machine; empty while the Machine has no id, and on clouds other than AWS.
 	instance string
-	// replaceable is nil if no controller would replace the Machine.
+	// replaceable is nil if the machine must not be terminated.
 	replaceable *hibernation.ReplaceableMachine
 }
 
@@ -108,7 +108,7 @@ func knownMachines(all []decodedMachine) []csr.KnownMachine {
 	return known
 }
 
-// replaceableMachines returns the replaceable Machines. It omits two Machines that claim the same instance.
+// replaceableMachines returns the replaceable Machines. It omits Machines that claim the same instance as another one.
 func replaceableMachines(all []decodedMachine) []hibernation.ReplaceableMachine {
 	claims := map[string]int{}
 	for _, m := range all {

@@ -170,7 +170,7 @@ func operatorNamespaces(related []relatedObject) []string {
 }
 
 // listOperatorLeases returns the newest renewal of a lease in each namespace. It ignores a lease that was acquired less
-// than operatorSyncTime before, because its holder has not reported yet.
+// than operatorSyncTime before its renewal, because its holder has not reported yet.
 func (c *ClusterClient) listOperatorLeases(ctx context.Context) (map[string]time.Time, error) {
 	renewed := map[string]time.Time{}
 	err := c.listItems(ctx, leasesPath, func(item []byte) error {

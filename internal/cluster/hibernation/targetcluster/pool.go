@@ -25,13 +25,14 @@ const (
 	promptLooks, patientLooks = 100, 25
 	// kubeconfigAge is how long a working kubeconfig is used before the next read.
 	kubeconfigAge = time.Minute
-	// patientAfter is the duration of a poll from which the cluster counts as slow.
+	// patientAfter is the duration of a failed poll from which the cluster counts as slow.
 	patientAfter = 2 * time.Second
 	// prepareDelay is the delay before the kubeconfig of a starting cluster is read, so that a fleet is started first.
 	// No machine runs before this delay has passed.
 	prepareDelay = 5 * time.Second
 	// calmInterval is the shortest interval of polls that can be delayed. While passes wait for other polls, a poll
-	// that no pass waits for is delayed by up to its own interval or maxDelay, and is tried again after delayStep.
+	// that no pass waits for is delayed by at most its own interval or maxDelay, whichever is shorter, and is tried
+	// again after delayStep.
 	calmInterval, maxDelay, delayStep = 5 * time.Second, 15 * time.Second, time.Second
 	// surveysPerSecond is enough to survey each of 10,000 clusters once an hour.
 	surveysPerSecond, surveysAtOnce = 5, 20
@@ -80,7 +81,7 @@ func NewPool(d Dialer, c clock.PassiveClock) *Pool {
 	return p
 }
 
-// KubeconfigError explains why no kubeconfig is available.
+// KubeconfigError explains why no kubeconfig is available, or why the override of its server cannot be used.
 type KubeconfigError struct{ Message string }
 
 // Error implements error.
@@ -89,7 +90,8 @@ func (e *KubeconfigError) Error() string { return e.Message }
 // Depth defines how much of a cluster is read.
 type Depth int
 
-// Each depth includes the previous depths. The first depth only prepares the connection and dials no cluster.
+// Each depth includes the previous depths, but only ReadAPI reads the version. The first depth only prepares the
+// connection and dials no cluster.
 const (
 	readNothing Depth = iota
 	ReadAPI
@@ -137,7 +139,7 @@ type Look struct {
 	// HasReadMachines is true if the list of Machines is complete.
 	HasReadMachines bool
 	// Version is the version of an OpenShift cluster. It is empty for other clusters, and if the user has no permission
-	// to read it. Only polls that probe the API read the version.
+	// to read it. Only polls with the depth ReadAPI read it.
 	Version string
 	// Approvals are the results of previously requested approvals.
 	Approvals []Approval
@@ -179,8 +181,8 @@ type Approval struct {
 // pooledCluster is the state of one cluster.
 type pooledCluster struct {
 	Question
-	// look is the result that no pass has read yet, or nil. silence describes the last result if the cluster did not
-	// respond.
+	// look is the result that no pass has read yet, or nil. silence describes why the cluster did not respond to the
+	// last poll; empty if it did.
 	look    *Look
 	silence string
 	isSlow  bool
@@ -211,7 +213,8 @@ type pooledCluster struct {
 	connection
 }
 
-// connection is a connection to a cluster that has responded. A poll owns it while it is in progress.
+// connection is a connection to a cluster that has responded. While a poll is in progress, the poll owns the
+// connection.
 type connection struct {
 	client       *ClusterClient
 	kubeconfig   []byte
@@ -351,7 +354,7 @@ func (p *Pool) Drain(cluster types.NamespacedName, d Drain) {
 	}
 }
 
-// Rest closes the connection to a cluster that must not be dialled, or was deleted.
+// Rest closes the connection to a cluster that must not be dialled, or was deleted, and drops its state.
 func (p *Pool) Rest(cluster types.NamespacedName) {
 	p.clusters.Lock()
 	defer p.clusters.Unlock()
@@ -457,7 +460,7 @@ func (j *lookJob) replace(ctx context.Context, client *ClusterClient, now time.T
 	}
 }
 
-// ignoreDecided drops the errors of requests that were decided, changed or deleted after the verdict.
+// ignoreDecided drops the errors of objects that were changed or deleted after they were observed.
 func ignoreDecided(err error) error {
 	if k8serrors.IsConflict(err) || k8serrors.IsNotFound(err) {
 		return nil
@@ -489,7 +492,7 @@ func (p *Pool) connect(ctx context.Context, job *lookJob, now time.Time) (*Clust
 	return client, nil
 }
 
-// count counts a poll, unless the cluster was not dialled.
+// count counts a poll, unless it only prepared the connection.
 func (p *Pool) count(look *Look) {
 	p.clusters.Lock()
 	defer p.clusters.Unlock()
@@ -502,7 +505,8 @@ func (p *Pool) count(look *Look) {
 	}
 }
 
-// publish stores a result. It enqueues the cluster if its pass waits for the result or has a change to report.
+// publish stores a result. It enqueues the cluster, unless a pass has requested more data during the poll, or the poll
+// failed with the same error as before and no pass waits for it.
 func (p *Pool) publish(c *pooledCluster, job *lookJob, look *Look) {
 	if look.Err != nil {
 		job.end() // The error may be due to a connection from before a hibernation.
@@ -599,8 +603,8 @@ func (c *ClusterClient) read(ctx context.Context, look *Look) error {
 	return nil
 }
 
-// readMachines reads the Machines. Before a hibernation, it returns none if the kubeconfig's user has no permission to
-// list them. No machine is terminated in this case.
+// readMachines reads the Machines. At the depth ReadMachines, a missing permission to list them is not an error. No
+// machine is terminated in this case.
 func (c *ClusterClient) readMachines(ctx context.Context, look *Look) (err error) {
 	look.Machines, err = c.ListMachines(ctx)
 	if look.HasReadMachines = err == nil; k8serrors.IsForbidden(err) && look.Depth == ReadMachines {
