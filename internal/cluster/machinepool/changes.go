@@ -123,7 +123,7 @@ func (j *Job) limitsOf(index, count int) replicaLimits {
 			part++
 		}
 		if part < 0 || part > maxReplicas {
-			return 0 // PlanChanges has already refused such a pool.
+			return 0 // Decide has already refused such a pool.
 		}
 		return int32(part)
 	}

@@ -26,7 +26,7 @@ const (
 type situation struct {
 	Observed
 	fingerprint string
-	// problem is an error in the pool's spec alone, or nil.
+	// problem is an error that findProblem found without the cluster, or nil.
 	problem *Refusal
 }
 
@@ -60,7 +60,7 @@ func (s *situation) isBeingDeleted() bool { return s.IsDeleting }
 // lacksCluster reports whether the ClusterDeployment of the pool does not exist.
 func (s *situation) lacksCluster() bool { return !s.HasCluster }
 
-// isInvalid reports whether the spec of the pool contradicts itself or another pool.
+// isInvalid reports whether the spec of the pool is malformed, or an older pool has the same spec.name.
 func (s *situation) isInvalid() bool { return s.problem != nil }
 
 // isSettled reports whether the cluster need not be read now.
@@ -143,8 +143,8 @@ func (s *situation) nextLook() time.Time {
 	return s.Status.LastSyncTime.Add(interval + interval/10*time.Duration(hash.Sum32()%spread)/spread)
 }
 
-// readFingerprint returns a hash of the pool's generation, the cluster's other pools, the connection settings and the
-// last resume. After one of them has changed, an earlier failure does not delay the next attempt.
+// readFingerprint returns a hash of the pool's generation, the infraID, the cluster's other pools, the connection
+// settings and the last resume. After one of them has changed, an earlier failure does not delay the next attempt.
 func (s *situation) readFingerprint() string {
 	hash := fnv.New64a()
 	// The order of the cached pools is not stable.

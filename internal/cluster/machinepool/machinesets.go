@@ -19,7 +19,7 @@ import (
 const (
 	// MaxMachineSets is the maximum number of MachineSets of one pool. The status lists all of them.
 	MaxMachineSets = 100
-	// maxReplicas is the maximum in the schema. It exceeds the number of nodes that Kubernetes supports.
+	// maxReplicas is the maximum in the schema. It is the number of nodes that Kubernetes supports.
 	maxReplicas = 5000
 	// maxPartBytes limits the encoded labels and taints. Short elements such as {} need the most memory per byte when
 	// they are decoded.
@@ -133,7 +133,7 @@ func DecodeAutoscaler(item []byte) (Autoscaler, error) {
 	return autoscaler, decodePart(raw.Metadata.Labels, &autoscaler.Labels)
 }
 
-// decodePlace reads the fields that contain zones on AWS, GCP, Azure, OpenStack and IBM Cloud.
+// decodePlace reads the fields that contain zones on AWS, GCP, Azure and IBM Cloud.
 func decodePlace(providerSpec json.RawMessage) (zone, location string) {
 	var raw struct {
 		Placement struct {
@@ -198,7 +198,7 @@ func (j *Job) Owns(set *MachineSet) bool {
 }
 
 // matchesLongerPoolName reports whether another pool has a longer name than this pool, and the MachineSet is named
-// after it.
+// after the other pool.
 func matchesLongerPoolName(other, pool, infraID, name string) bool {
 	full := infraID + "-" + other
 	return len(other) > len(pool) && (name == full || strings.HasPrefix(name, full+"-"))

@@ -19,10 +19,10 @@ type Job struct {
 	InfraID string
 	// OtherPools are the names of the other pools of the cluster.
 	OtherPools []string
-	// Resume is the start of the cluster's last resume; nil if the cluster never hibernated.
+	// Resume is the start of the cluster's last resume; nil if no resume is recorded.
 	Resume *metav1.Time
-	// Fingerprint is a hash of the pool's generation, the cluster's other pools, its connection settings and its last
-	// resume.
+	// Fingerprint is a hash of the pool's generation, the infraID, the cluster's other pools, its connection settings
+	// and its last resume.
 	Fingerprint string
 }
 
@@ -81,13 +81,13 @@ type Observed struct {
 	Generation int64
 	Status     hivev1.MachinePoolStatus
 	IsDeleting bool
-	// HasCluster reports whether the ClusterDeployment exists. MayDial reports whether the cluster responded and
-	// should run. IsPaused reports whether an annotation pauses all changes.
+	// HasCluster reports whether the ClusterDeployment exists. MayDial reports whether the cluster responded and is not
+	// about to be stopped. IsPaused reports whether an annotation pauses all changes.
 	HasCluster, MayDial, IsPaused bool
 	InfraID                       string
 	// Server identifies the connection settings of the cluster.
 	Server string
-	// Resume is the start of the cluster's last resume; nil if the cluster never hibernated.
+	// Resume is the start of the cluster's last resume; nil if no resume is recorded.
 	Resume *metav1.Time
 	// Namesake is the name of an older MachinePool with the same spec.name in the cluster, or "". OtherPools are the
 	// names of the other pools.

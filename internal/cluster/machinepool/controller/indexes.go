@@ -73,8 +73,8 @@ func readGate(cd *hivev1.ClusterDeployment, now time.Time) poolGate {
 	return gate
 }
 
-// gateChanged accepts updates of a ClusterDeployment that change its infraID, its connection settings, or whether it
-// may be dialled. Both versions are evaluated at the zero time, so the passing of time is no change.
+// gateChanged accepts updates of a ClusterDeployment that change its poolGate, for example whether the cluster may be
+// dialled. Both versions are evaluated at the zero time, so the passing of time is no change.
 func gateChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, isBefore := e.ObjectOld.(*hivev1.ClusterDeployment)

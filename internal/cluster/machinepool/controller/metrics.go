@@ -13,7 +13,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// Metrics reports the progress of every MachinePool directly from the cache. The metrics are therefore correct after a
+// Metrics reports the progress of every MachinePool directly from the cache. These gauges are therefore correct after a
 // restart, and disappear with the object. Metrics also counts the jobs, by result, and measures their duration.
 // Register one per process.
 type Metrics struct {
