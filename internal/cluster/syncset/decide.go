@@ -103,7 +103,8 @@ func Decide(seen Observed) Plan {
 	return plan
 }
 
-// limitReferences limits the names of a cluster's objects to the number that one ClusterSync can contain.
+// limitReferences refuses sets with the mode Sync once their objects exceed the number of names that one ClusterSync
+// can contain.
 func (s *situation) limitReferences() {
 	total := 0
 	for i := range s.Sets {
@@ -199,7 +200,7 @@ func (s *situation) describeRefusals() []string {
 	return refused
 }
 
-// listUnread returns the sets that are not read but have objects in the cluster.
+// listUnread returns the names of SelectorSyncSets that are not read but have objects in the cluster.
 func (s *situation) listUnread() []string {
 	var names []string
 	for _, key := range slices.SortedFunc(maps.Keys(s.statuses), SetKey.Compare) {

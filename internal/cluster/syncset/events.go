@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// EventSyncSetsFailed reports sets that a cluster has refused, or has refused for a new reason.
+	// EventSyncSetsFailed reports sets that a cluster or Torpor has refused, or has refused for a new reason.
 	EventSyncSetsFailed = "SyncSetsFailed"
-	// EventSyncSetsRecovered reports sets that were applied after a cluster had refused them.
+	// EventSyncSetsRecovered reports sets that were applied after they had been refused.
 	EventSyncSetsRecovered = "SyncSetsRecovered"
 	// EventCaughtUp reports that all sets were applied to a cluster after a hibernation.
 	EventCaughtUp = "CaughtUp"

@@ -48,7 +48,7 @@ type ObservedSet struct {
 	Generation int64
 	// Deletes reports whether objects removed from the set are deleted from the cluster.
 	Deletes bool
-	// References are the set's objects.
+	// References are the set's resources and Secrets.
 	References []Reference
 	// Invalid explains why the set cannot be applied. It is empty if the set can be applied.
 	Invalid string
@@ -114,7 +114,7 @@ type Job struct {
 	// have processed are excluded.
 	IsFull bool
 	Round  string
-	// Resume is the start of the cluster's last resume; nil if the cluster never hibernated.
+	// Resume is the start of the cluster's last resume; nil if no resume is recorded.
 	Resume *metav1.Time
 	// Fingerprint is a hash of the cluster's sets, its connection settings and its last resume.
 	Fingerprint string
@@ -125,13 +125,13 @@ type Observed struct {
 	Now time.Time
 	// UID is the UID of the ClusterSync.
 	UID string
-	// MayDial reports whether the cluster responded and should run.
+	// MayDial reports whether the cluster responded and is not about to be stopped.
 	MayDial bool
 	// IsPaused reports whether an annotation pauses all changes.
 	IsPaused bool
 	// Server identifies the connection settings of the cluster.
 	Server string
-	// Resume is the start of the cluster's last resume; nil if the cluster never hibernated.
+	// Resume is the start of the cluster's last resume; nil if no resume is recorded.
 	Resume *metav1.Time
 	// Sets are the cluster's sets. Excess is the number of sets beyond the maximum for one cluster.
 	Sets   []ObservedSet

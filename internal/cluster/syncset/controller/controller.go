@@ -30,7 +30,7 @@ import (
 	reconcilestatus "github.com/torpor-dev/torpor/internal/reconcile/status"
 )
 
-// Name is the name of the controller, its events and its field manager, on the hub and in clusters.
+// Name is the name of the controller, the reporter of its events and its field manager, on the hub and in clusters.
 const Name = "torpor-sync"
 
 // Controller reconciles ClusterSyncs.

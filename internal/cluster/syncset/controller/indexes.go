@@ -77,8 +77,8 @@ func (c Controller) clustersOfSelectorSyncSet(ctx context.Context, o client.Obje
 	return requests
 }
 
-// gateOrLabelsChanged accepts updates of a ClusterDeployment that change its labels, its connection settings, or
-// whether it may be dialled. Both versions are evaluated at the zero time, so the passing of time is no change. A
+// gateOrLabelsChanged accepts updates of a ClusterDeployment that change its labels or its Gate, for example whether
+// the cluster may be dialled. Both versions are evaluated at the zero time, so the passing of time is no change. A
 // cluster that has run for spec.hibernateAfter therefore counts as changed only when a condition reports it.
 func gateOrLabelsChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {

@@ -13,8 +13,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// Metrics reports the progress of every ClusterSync directly from the cache. The metrics are therefore correct after
-// a restart, and disappear with the object. Metrics also counts the connections to clusters that apply SyncSets, by
+// Metrics reports the progress of every ClusterSync directly from the cache. These gauges are therefore correct after a
+// restart, and disappear with the object. Metrics also counts the connections to clusters that apply SyncSets, by
 // result, and measures their duration. Register one per process.
 type Metrics struct {
 	cache    reconcile.ScrapedCache
