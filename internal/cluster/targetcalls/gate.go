@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package targetcalls runs jobs that send requests to clusters. The jobs run outside of reconcile passes, so a pass
-// never waits for a cluster. A job runs only while the cluster may be dialled, which is checked before the connection
-// and before each request. The interval between attempts grows while a job fails.
+// never waits for a cluster. A job runs only while the cluster may be dialled, which is checked before each request.
+// The interval between attempts grows while a job fails.
 //
 // Reading order: gate.go (may the cluster be dialled) → connector.go (one connection) → runner.go (scheduling of
 // jobs).
@@ -51,7 +51,7 @@ func ReadGate(cd *hivev1.ClusterDeployment, now time.Time, pauses ...string) Gat
 	return gate
 }
 
-// Resume returns when the last resume of the cluster began; nil if it never hibernated.
+// Resume returns when the last resume of the cluster began; nil if no resume is recorded.
 func (g Gate) Resume() *metav1.Time {
 	if g.resume == 0 {
 		return nil

@@ -126,8 +126,8 @@ func (r *Runner[J, A, M]) Submit(object types.NamespacedName, job *J) {
 	r.objects.Ask(object, r.clock.Now())
 }
 
-// ForgetObject drops the state of a deleted object. A job in progress stops soon, because its cluster may no longer
-// be dialled.
+// ForgetObject drops the state of a deleted object. A job in progress stops once its cluster may no longer be dialled,
+// and its result is discarded.
 func (r *Runner[J, A, M]) ForgetObject(object types.NamespacedName) {
 	r.objects.Lock()
 	defer r.objects.Unlock()
