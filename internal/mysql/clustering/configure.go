@@ -30,8 +30,8 @@ func primaryCanApplyBacklog(d *derivedFacts) bool {
 func hasWeakenedDurability(i *instanceFacts) bool { return i.MayActNow && len(i.Weakened) > 0 }
 
 // hasOldAccounts reports whether accounts have to be updated, or their expired passwords renewed. An update waits for a
-// healthy cluster, because a GRANT that waits for a replica blocks every login. Each statement checks again that a
-// replica is connected.
+// healthy cluster, because a GRANT that waits for a replica blocks every login. Before each statement, the manager
+// checks again that enough replicas are connected.
 func hasOldAccounts(d *derivedFacts) bool {
 	return d.primary.MayActNow && d.primary.IsWritable && d.primary.HasOldAccounts && !d.StopAsked &&
 		(d.state == StateHealthy || canRenewExpiredAccounts(d))
@@ -83,8 +83,8 @@ func shouldMakeWritable(d *derivedFacts) bool {
 		return false
 	}
 	// Commits wait for acknowledgements, so clients of a primary with too few replicas would hang. The primary stays
-	// read-only until every replica that can follow it does so. A stop does not wait for the replicas, because it must
-	// not leave the primary read-only.
+	// read-only until enough replicas follow it, or no other replica can. A stop does not wait for the replicas,
+	// because it must not leave the primary read-only.
 	followers := d.count(func(i *instanceFacts) bool { return i.FollowsPrimary })
 	return d.StopAsked || followers >= d.requiredAcks || !d.any(mayStartFollowing) && !d.any(awaitsClone)
 }
@@ -95,8 +95,8 @@ func canAcknowledgeBesidePrimary(i *instanceFacts) bool {
 	return i.IsUnexpectedlyWritable && (!i.SemiSync.Source || len(i.Connected) >= i.SemiSync.WaitFor)
 }
 
-// awaitsClone reports whether an instance is empty and becomes a clone of the primary. CLONE waits for commits in
-// progress. If these commits wait for the replica that is yet to be cloned, there is a deadlock.
+// awaitsClone reports whether an instance is yet to be cloned, or is being cloned. CLONE waits for commits in progress.
+// If these commits wait for the replica that is yet to be cloned, there is a deadlock.
 func awaitsClone(i *instanceFacts) bool {
 	return !i.IsPrimary && i.Reachable && !i.Stopped && (i.IsEmptyReplica || i.Clone == Cloning)
 }
@@ -162,7 +162,7 @@ func replicatesFromWrongSource(i *instanceFacts) bool {
 	return i.MayActNow && i.MayFollow && i.HasWrongSource && i.Channel.IO != Stopped
 }
 
-// sqlThreadStopped reports whether a replica does not apply the transactions that it received.
+// sqlThreadStopped reports whether the stopped SQL thread of a replica should be started.
 func sqlThreadStopped(i *instanceFacts) bool {
 	// During a stop, the stopped SQL thread of a replica is started only if the replica has to apply its relay log
 	// before it can follow the primary.
@@ -179,7 +179,7 @@ func needsReplicaConfiguration(i *instanceFacts) bool {
 	return i.MayActNow && i.MayFollow && i.HasWrongSemiSync
 }
 
-// ioThreadStopped reports whether a replica has the right source but its IO thread is stopped.
+// ioThreadStopped reports whether the stopped IO thread of a replica with the right source should be started.
 func ioThreadStopped(i *instanceFacts) bool {
 	return i.MayActNow && i.MayFollow && !i.HasWrongSource && !i.HasWrongSemiSync && i.Channel.IO == Stopped && !restsAfterRefusal(i)
 }
@@ -246,8 +246,8 @@ func discardData(d *derivedFacts, i *instanceFacts) Plan {
 	return plan
 }
 
-// needsReplicaLabel reports whether an instance follows the primary but its Pod lacks the label that the replica
-// Service selects.
+// needsReplicaLabel reports whether an instance follows the primary closely enough to serve clients, but its Pod lacks
+// the label that the replica Service selects.
 func needsReplicaLabel(i *instanceFacts) bool {
 	return i.MayActNow && i.FollowsPrimary && i.IsReadOnly && i.Pod.Exists && i.Pod.Role != RoleReplica && !lagsTooFar(i) && !hasStaleData(i)
 }

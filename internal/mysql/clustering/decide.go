@@ -4,9 +4,10 @@
 // which operations are finished before clustering stops. The package is pure: Decide turns an Observed into the Plan of
 // the first rule that matches.
 //
-// The status stores three things: the index of the primary, the number of replicas that have every acknowledged commit,
-// and the record of a stop that was reached. Every action follows from these values, the spec and the observation. The
-// History contains only times, earlier observations and failed actions, and may be lost.
+// The status stores the index of the primary, the number of replicas that have every acknowledged commit, the record of
+// a stop that was reached, errant replicas, discarded transactions, and completed copies and restores. Every action
+// follows from these values, the spec, the annotations, the observation and the History. The History contains only
+// times, earlier observations and failed actions, and may be lost.
 package clustering
 
 import (
@@ -25,7 +26,7 @@ type rule = decision.Rule[*derivedFacts, Plan]
 // begin.
 func rules() []rule { return slices.Concat(urgentRules(), repairRules(), upkeepRules()) }
 
-// urgentRules handle stops, failovers and switchovers.
+// urgentRules handle stops, the initialization of the primary, failovers and switchovers.
 func urgentRules() []rule {
 	return []rule{
 		when("being deleted", isBeingDeleted, wait("the cluster is being deleted", stoppedInterval)),
@@ -111,7 +112,7 @@ func repairRules() []rule {
 	}
 }
 
-// upkeepRules handle tasks that are suspended while clustering is stopped.
+// upkeepRules handle tasks that do not begin once a stop is requested.
 func upkeepRules() []rule {
 	return []rule{
 		forFirst("record transactions that a re-clone discards", needsDiscardRecord, recordDiscard),
@@ -184,7 +185,7 @@ func forFirst(name string, holds func(*instanceFacts) bool, then func(*derivedFa
 	return forFound(name, func(d *derivedFacts) *instanceFacts { return d.findFirst(holds) }, then)
 }
 
-// act returns a plan for an action on the instance that the rule found.
+// act returns a function that plans an action on the instance that the rule found.
 func act(why string, do func(int) Action) func(*derivedFacts, *instanceFacts) Plan {
 	return func(_ *derivedFacts, i *instanceFacts) Plan {
 		return Plan{Do: do(i.Index), Why: fmt.Sprintf("instance %d %s", i.Index, why)}
@@ -257,8 +258,8 @@ func settle(d *derivedFacts, _ *instanceFacts) Plan {
 
 // Plan is the result of Decide: at most one action, and the data to report.
 type Plan struct {
-	// Rule is the name of the rule that matched. Why describes the action, or the reason to wait. Both are logged.
-	// While a stop is not reached yet, status.pause contains Why.
+	// Rule is the name of the rule that matched. Why describes the action, or the reason to wait. While a stop is not
+	// reached yet, status.pause contains Why.
 	Rule, Why string
 	// Do is the action to perform.
 	Do Action
@@ -271,17 +272,16 @@ type Plan struct {
 	Instances []InstanceReport
 	Synced    int
 	Errant    []int
-	// GuaranteedAcks is the number of replicas that have every acknowledged commit. It is nil until a primary accepts
-	// commits.
+	// GuaranteedAcks is the number of replicas that have every acknowledged commit. It is nil until a number is known.
 	GuaranteedAcks *int
 	// RecordsDiscard is true if the status has to list the transactions that instances lose when they are re-cloned.
 	RecordsDiscard bool
-	// Stop replaces the record of the stop. SourceDone means that the copy of the external server is complete once the
-	// action has succeeded; the status then records this.
+	// Stop replaces the record of the stop; nil removes it. SourceDone means that the copy of the external server is
+	// complete once the action has succeeded; the status then records this.
 	Stop       *StopRecord
 	SourceDone bool
-	// StartFindings are the problems that a start of clustering would meet, while clustering is stopped. StartRefused
-	// is true if the start was refused.
+	// StartFindings are the problems that a start of clustering would meet. They are set only while clustering is
+	// stopped. StartRefused is true if the start was refused.
 	StartFindings []Finding
 	StartRefused  bool
 	// Events are emitted once the action has succeeded and the status is saved.
@@ -316,9 +316,9 @@ func warningEvent(reason, note string) decision.Event {
 	return decision.Event{Warning: true, Reason: reason, Action: eventAction, Note: note}
 }
 
-// Action is one change outside the manager. The set of actions is closed. Every action may be repeated and returns
-// soon. Most actions consist of one session in one server, or of one write to the API server. Later passes observe
-// whether an action has taken effect.
+// Action is one change outside the manager. The set of actions is closed. Every action except RetainPasswords may be
+// repeated, and most return soon. Most actions consist of one session in one server, or of one write to the API server.
+// Later passes observe whether an action has taken effect.
 //
 //sumtype:decl
 type Action interface{ targets() []int }
@@ -329,11 +329,11 @@ type Nothing struct{}
 // PromoteInStatus writes the new primary into the status, unless the status no longer contains the old one.
 type PromoteInStatus struct{ Index, From int }
 
-// SetReadOnly sets super_read_only and kills the client sessions once the server is read-only. The statement may wait
-// for clients, and then stays pending after the action has returned.
+// SetReadOnly sets super_read_only. The statement waits for commits in progress, and may stay pending after the action
+// has returned.
 type SetReadOnly struct{ Index int }
 
-// MakeWritable turns on semi-synchronous replication for WaitFor replicas, if WaitFor is not 0, and then turns
+// MakeWritable turns on semi-synchronous replication for WaitFor replicas, or off if WaitFor is 0, and then turns
 // read_only off. Both happen in one session, because a server that restarts in between loses the first setting.
 type MakeWritable struct{ Index, WaitFor int }
 
@@ -382,8 +382,8 @@ type TakeOverAccounts struct{ Index int }
 // stays read-only.
 type FollowOutside struct{ Index int }
 
-// SetRole sets the label of the Pod. Before it adds a label, it kills the sessions of clients that connected under
-// another label.
+// SetRole sets the label of the Pod. Before it adds a label, it kills all client sessions, because they may have
+// connected under another label.
 type SetRole struct {
 	Index int
 	Role  PodRole
@@ -409,7 +409,8 @@ type DiscardData struct{ Index int }
 // be lost.
 type RestoreDurability struct{ Index int }
 
-// RenewAccounts creates missing accounts and updates the privileges of the others.
+// RenewAccounts creates missing accounts, updates the privileges of the others, and makes expired passwords valid
+// again.
 type RenewAccounts struct{ Index int }
 
 // RenewChannel makes a replica verify its source with the certificate authority in its own Secret, unless the source
@@ -435,7 +436,7 @@ type DiscardPasswords struct{ Index int }
 // again.
 type EndRotation struct{ Discarded bool }
 
-// EndStop removes the annotations of a stop whose end time has passed.
+// EndStop removes the annotations of the stops whose end times have passed.
 type EndStop struct{}
 
 // RemoveLeftovers removes annotations that describe a stop, such as its reason, after the stop itself was removed.

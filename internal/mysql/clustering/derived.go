@@ -21,40 +21,43 @@ type derivedFacts struct {
 	// would wait for the new replicas, and the clones of these replicas for the clients.
 	requiredAcks, awaitedAcks int
 	// acksInForce is the number of replicas that the primary's commits wait for at present: at most requiredAcks, and 0
-	// while the primary accepts no commits. guaranteedAcks is the number of replicas that have every acknowledged
-	// commit.
+	// while the primary accepts no commits or they may stop waiting. guaranteedAcks is the number of replicas that have
+	// every acknowledged commit according to the status, at most requiredAcks.
 	acksInForce, guaranteedAcks int
-	// quorum is the number of witnesses (IsQuorumWitness) that a failover has to fence. Together they have every
-	// acknowledged commit. See failover.go for the invariant.
+	// quorum is the number of replicas counting for a failover (IsQuorumWitness) that the failover has to fence.
+	// Together they have every acknowledged commit. See failover.go for the invariant.
 	quorum int
 
-	// primaryLostData means that the primary is reachable, has been out of service since it started, and lacks
-	// transactions that replicas have. It lacks either all transactions, or the last ones that it committed itself.
+	// primaryLostData means that the primary is reachable and read-only, and lacks transactions that replicas have. It
+	// lacks either all transactions, or the last ones that it committed itself.
 	primaryLostData bool
 	// primaryMayHaveLostData means that the primary is empty, and an unreachable instance may have more transactions.
 	primaryMayHaveLostData bool
-	// primaryIsConfigured means that the primary follows no source, and that its commits wait for replicas.
+	// primaryIsConfigured means that the primary follows no source, and that its commits wait for awaitedAcks replicas.
+	// A copy of an external server must follow that server instead.
 	primaryIsConfigured bool
 	// primaryIsHeard means that enough replicas receive from the primary to acknowledge its commits.
 	primaryIsHeard bool
 	// primaryIsDown means that the primary's server is not running, or is unreachable for the manager and for replicas.
 	// A primary that only the manager cannot reach is down after Waits.Unseen, if that limit is set.
 	primaryIsDown bool
-	// commitsAreStalled means that the primary has completed no commit for too long. commitsAwaitNobody means that this
-	// cannot end without an action: the commits wait for replicas that keep failing to connect, or that are yet to be
-	// cloned.
+	// commitsAreStalled means that commits wait in the primary, and that it has completed none for too long.
+	// commitsAwaitNobody means that this cannot end without an action: the commits wait for replicas that keep failing
+	// to connect, or that are yet to be cloned.
 	commitsAreStalled, commitsAwaitNobody bool
-	// primaryFailed means that the primary is down or lost its data, and that a restart of all servers does not explain
-	// this.
+	// primaryFailed means that the primary is down or lost data, and that a restart of all servers does not explain
+	// this. It is false while clustering is stopped for the primary.
 	primaryFailed bool
-	// witnesses counts the instances whose transactions decide a failover.
+	// witnesses is the number of replicas that count for a failover (IsQuorumWitness).
 	witnesses int
-	// failoverTransactions is the union of the transactions that the fenced witnesses hold. failoverCandidate is the
-	// witness that holds all of them, or nil. Both are computed only after the primary failed.
+	// failoverTransactions is the union of the Held sets of the fenced replicas that count for the failover.
+	// failoverCandidate is one of these replicas that has all these transactions, or nil. Both are computed only after
+	// the primary failed.
 	failoverTransactions gtid.Set
 	failoverCandidate    *instanceFacts
 
-	// switchoverRequested means that another primary is requested, or that the primary's Pod is terminating.
+	// switchoverRequested means that another primary is requested, or that the primary's Pod is terminating. It is
+	// false for a single instance and during a stop.
 	switchoverRequested bool
 	// switchoverGaveUp means that a recent switchover took too long.
 	switchoverGaveUp bool
@@ -73,15 +76,17 @@ type instanceFacts struct {
 	Past InstanceHistory
 
 	IsPrimary bool
-	// InActionBackoff means that the last action on the instance had no effect, and that actionBackoff has not elapsed.
+	// InActionBackoff means that the last action on the instance failed or had no effect, and that actionBackoff has
+	// not elapsed.
 	InActionBackoff bool
-	// MayAct means that actions on the instance's server are allowed, even while a statement hangs in it. MayActNow
-	// also means that no statement hangs.
+	// MayAct means that actions on the instance's server are allowed, even while a statement of a manager runs in it.
+	// MayActNow also means that no such statement runs.
 	MayAct, MayActNow bool
-	// IsWritable means that clients can write to the instance. IsReadOnly means that no account can. While the server
-	// changes from one to the other, both are false.
+	// IsWritable means that clients can write to the instance, or that it is still becoming read-only. IsReadOnly means
+	// that no account can write. Both are false while only administrators can write.
 	IsWritable, IsReadOnly bool
-	// IsUnexpectedlyWritable means that the instance is writable but not the primary.
+	// IsUnexpectedlyWritable means that clients or administrators can write to the instance, although it is neither the
+	// primary nor being cloned.
 	IsUnexpectedlyWritable bool
 
 	// IsStalled means that the instance committed or received nothing for longer than stallTimeout, although
@@ -93,10 +98,10 @@ type instanceFacts struct {
 	// of the source would drop them.
 	HasUnappliedRelayLog bool
 	// Errant is the set of transactions that the instance executed and the primary did not, except those with the
-	// primary's own GTIDs.
+	// primary's own GTIDs and those of an external server.
 	Errant gtid.Set
-	// IsErrant means that the instance has transactions that must not reach any other instance. While the primary is
-	// unreachable, the result of the last comparison applies.
+	// IsErrant means that the instance has transactions that must not reach any other instance. While it cannot be
+	// compared with the primary, the result of the last comparison applies.
 	IsErrant bool
 	// Ahead is the set of the primary's own transactions that the instance executed, and that the primary neither
 	// executed nor is committing now. The primary will use these GTIDs for other transactions, which the instance will
@@ -107,23 +112,27 @@ type instanceFacts struct {
 	// MayBeRecloned means that a re-clone is requested, and that the primary's commits get enough acknowledgements
 	// during the re-clone.
 	MayBeRecloned bool
-	// IsEmptyReplica means that the instance has no transaction but the primary does, so the instance needs a clone.
+	// IsEmptyReplica means that the instance has no transaction and receives none, but the primary has some, so the
+	// instance needs a clone.
 	IsEmptyReplica bool
 
-	// HasWrongSource means that the instance's channel does not replicate from the primary.
+	// HasWrongSource means that the instance has no channel, or one that does not replicate from the primary.
 	HasWrongSource bool
 	// HasWrongSemiSync means that the instance does not acknowledge as a replica should, or that its own commits wait
 	// for replicas.
 	HasWrongSemiSync bool
 	// MayFollow means that the instance can follow the primary without losing anything.
 	MayFollow bool
-	// FollowsPrimary means that the instance receives from the primary, or tries to.
+	// FollowsPrimary means that the instance is configured as a replica of the primary and receives from it, or tries
+	// to.
 	FollowsPrimary bool
 	// Acknowledges means that the primary's commits can rely on the instance's acknowledgements.
 	Acknowledges bool
-	// IsInSync means that the instance acknowledges transactions and applies those that it receives.
+	// IsInSync means that the instance acknowledges transactions, applies those that it receives, and is neither ahead
+	// nor stalled.
 	IsInSync bool
-	// IsQuorumWitness means that the instance's transactions are known and reliable, so it counts for a failover.
+	// IsQuorumWitness means that the instance is a quorum witness: a replica whose transactions are known and reliable,
+	// so that it counts for a failover.
 	IsQuorumWitness bool
 }
 
@@ -217,7 +226,7 @@ func (d *derivedFacts) deriveReplication(i *instanceFacts) {
 	i.FollowsPrimary = !i.IsPrimary && i.Reachable && !i.HasWrongSource && !i.HasWrongSemiSync && c.IO != Stopped && !i.IsErrant
 	i.Acknowledges = i.FollowsPrimary && c.IO == Running && i.SuperReadOnly && slices.Contains(p.Connected, i.UUID)
 	i.IsInSync = i.Acknowledges && c.SQL == Running && i.Ahead.IsEmpty() && !i.IsStalled
-	// An empty instance is not a witness, because it may have lost data that it acknowledged.
+	// An empty replica does not count for a failover, because it may have lost data that it acknowledged.
 	i.IsQuorumWitness = !i.IsPrimary && i.Reachable && !i.Stopped && !i.IsErrant && !i.Held.IsEmpty() &&
 		i.SemiSync.Waiting == 0 && i.Clone != Cloning
 }
@@ -258,7 +267,8 @@ func (d *derivedFacts) deriveSwitchover() {
 
 func (d *derivedFacts) hasPrimary() bool { return d.primary.Index != NoInstance }
 
-// staysReadOnly reports whether the primary is a copy of an external server and has to stay read-only.
+// staysReadOnly reports whether the primary is, or is yet to become, a copy of an external server, and has to stay
+// read-only.
 func (d *derivedFacts) staysReadOnly() bool { return d.Source.Wanted }
 
 // findFirst returns the first instance for which holds returns true, or nil.

@@ -14,13 +14,13 @@ const (
 	EventSwitchOverFailed = "SwitchOverFailed"
 	// EventFailOver reports that a replica replaced a failed primary.
 	EventFailOver = "FailOver"
-	// EventCommitsReleased reports that commits waited for replicas that could not connect, and that the client
-	// sessions were killed.
+	// EventCommitsReleased reports that commits waited for replicas that could not connect or be cloned, and that the
+	// client sessions were killed.
 	EventCommitsReleased = "CommitsReleased"
 	// EventCloneFailed reports that the clone of the primary to an instance failed and will be retried.
 	EventCloneFailed = "CloneFailed"
-	// EventRecloned reports that an instance is emptied so that it can be cloned from the primary. It lists the
-	// transactions that the re-clone discards.
+	// EventRecloned reports that an instance is emptied so that it can be cloned from the primary. It lists or counts
+	// the errant transactions that the re-clone discards.
 	EventRecloned = "Recloned"
 	// EventInitCloned reports that the primary has become a copy of the external server.
 	EventInitCloned = "InitCloned"
@@ -37,7 +37,6 @@ const (
 	EventStartRefused = "StartRefused"
 	// EventStopped reports that clustering is stopped. It is a warning if work was left unfinished.
 	EventStopped = "ClusteringStopped"
-	// EventStopOverdue reports that a stop continues beyond the time in the annotation torpor.dev/until, with the
-	// reason.
+	// EventStopOverdue reports that a stop of clustering continues beyond its end time, with the reason.
 	EventStopOverdue = "StopOverdue"
 )

@@ -16,18 +16,18 @@ import (
 // that has every transaction; record this replica as the primary in the status.
 //
 // Invariant: R + W > N, where N = n-1 is the number of replicas of a cluster with n instances, W = g is the number of
-// replicas known to have every acknowledged commit (status.guaranteedAcknowledgements; n/2, and less after instances
+// replicas known to have each acknowledged commit (status.guaranteedAcknowledgements; n/2, and less after instances
 // were added), and R = n-g is the number of replicas that a failover fences. Every set of R replicas therefore contains
 // at least one with the commit. The n-1-R = g-1 replicas that are not fenced are too few to acknowledge another commit.
 // TestAGrowingClusterLosesNoCommit and TestClusterHealsAndStopsAfterAnyTwoTroubles check this in the model.
 
-// hearsPrimary reports whether a replica receives from the primary.
+// hearsPrimary reports whether a replica has recently received from the primary.
 func hearsPrimary(i *instanceFacts) bool {
 	c := i.Channel
 	return !i.IsPrimary && i.Reachable && !i.HasWrongSource && c.IO == Running && c.HeardAgo >= 0 && c.HeardAgo <= heardTimeout
 }
 
-// hasLostPrimary reports whether a replica was connected to the primary and no longer is.
+// hasLostPrimary reports whether a replica of the primary is not connected and tries to connect.
 func hasLostPrimary(i *instanceFacts) bool {
 	return !i.IsPrimary && i.Reachable && !i.HasWrongSource && i.Channel.IO == Connecting
 }
@@ -72,7 +72,8 @@ func isClusterStarting(d *derivedFacts) bool {
 	return !d.any(hasServedBefore) && hasFailoverQuorum(d)
 }
 
-// hasFailoverQuorum reports whether there are enough witnesses to cover every acknowledged transaction.
+// hasFailoverQuorum reports whether enough replicas count for a failover (IsQuorumWitness) to cover every acknowledged
+// transaction.
 func hasFailoverQuorum(d *derivedFacts) bool { return d.witnesses >= d.quorum }
 
 // isFenced reports whether an instance is fenced.
@@ -107,9 +108,9 @@ func unionOfFencedWitnesses(d *derivedFacts) gtid.Set {
 	return all
 }
 
-// findFailoverCandidate returns a fenced witness that has every transaction of the other fenced witnesses. It prefers a
-// witness that can be promoted now, and then a witness whose SQL thread has no error. A witness whose Pod is
-// terminating comes last.
+// findFailoverCandidate returns, of the fenced replicas that count for the failover (IsQuorumWitness), one that has
+// every transaction of the others. It prefers a replica that can be promoted now, and then one whose SQL thread has no
+// error. A replica whose Pod is terminating comes last.
 func findFailoverCandidate(d *derivedFacts) *instanceFacts {
 	holdsAll := func(i *instanceFacts) bool { return isFencedWitness(i) && i.Held.Contains(d.failoverTransactions) }
 	for _, suits := range []func(*instanceFacts) bool{
@@ -124,8 +125,8 @@ func findFailoverCandidate(d *derivedFacts) *instanceFacts {
 	return nil
 }
 
-// isReadyForPromotion reports whether an instance has applied all transactions of the fenced witnesses and may be
-// promoted now.
+// isReadyForPromotion reports whether an instance has applied all transactions of the fenced replicas that count for
+// the failover, and may be promoted now.
 func isReadyForPromotion(i *instanceFacts) bool {
 	return i.MayActNow && i.IsReadOnly && i.Executed.Contains(i.cluster.failoverTransactions)
 }
@@ -231,12 +232,13 @@ func describeFailoverObstacle(d *derivedFacts) string {
 	}
 }
 
-// confirmGuaranteedAcks returns g, the number of replicas that have every acknowledged commit according to this
-// observation.
+// confirmGuaranteedAcks returns g, the number of replicas known to have each acknowledged commit after this
+// observation. It returns nil if no number is known yet.
 //
-// Invariant: g never exceeds that number. Let A be the number of replicas that commits wait for. g grows to A once A
-// replicas have all transactions that the primary had when its commits were first observed to wait for A replicas.
-// Every later commit was acknowledged by A replicas. TestAGrowingClusterLosesNoCommit checks this in the model.
+// Invariant: g never exceeds the actual number. Let A be the number of replicas that commits wait for. g grows to A
+// once A replicas have all transactions that the primary had when its commits were first observed to wait for A
+// replicas. Every later commit was acknowledged by A replicas. TestAGrowingClusterLosesNoCommit checks this in the
+// model.
 func confirmGuaranteedAcks(d *derivedFacts) *int {
 	p, known, seen := d.primary, d.GuaranteedAcks, d.History.Acks
 	// Before includes transactions that were about to be committed. Those that the primary has neither executed nor is
@@ -362,8 +364,8 @@ func waitForFirstPrimary(d *derivedFacts, _ *instanceFacts) Plan {
 }
 
 // A switchover has three steps: make the primary read-only, wait for a replica that has every transaction, and record
-// that replica as the primary. It can be withdrawn at every step: a primary that is read-only without a switchover is
-// made writable.
+// that replica as the primary. It can be withdrawn before the last step: a primary that is read-only without a
+// switchover is made writable.
 
 // isSwitchoverCandidate reports whether a replica is expected to have every transaction soon after the primary becomes
 // read-only.
@@ -400,7 +402,7 @@ func findSwitchoverTarget(d *derivedFacts) *instanceFacts {
 	return d.findOldestSeries(func(i *instanceFacts) bool { return mayBecomeCandidate(i) && i.Executed.Contains(p.Held) })
 }
 
-// awaitsSwitchoverTarget reports whether the primary is read-only while a replica is catching up.
+// awaitsSwitchoverTarget reports whether the primary is read-only for a switchover while a replica is catching up.
 func awaitsSwitchoverTarget(d *derivedFacts) bool {
 	return d.switchoverIsActive && d.primary.IsReadOnly && d.any(func(i *instanceFacts) bool { return mayBecomeCandidate(i) && i.IsInSync })
 }
@@ -415,9 +417,10 @@ func primaryStuckInReadOnly(d *derivedFacts) bool {
 	return d.switchoverIsActive && p.MayAct && p.Pending && p.PendingFor >= killClientsAfter && !isFullyReadOnly(p)
 }
 
-// shouldReleaseCommits reports whether commits of the primary wait for replicas that cannot connect. A replica has to
-// log in, but the commit of a GRANT blocks every login. The primary then becomes read-only, the client sessions are
-// killed, and the commits stop waiting. The commits are kept, but are not acknowledged to any client.
+// shouldReleaseCommits reports whether commits of the primary wait for replicas that cannot connect or be cloned. For
+// example, the commit of a GRANT blocks every login, so no replica can connect. The primary then becomes read-only, the
+// client sessions are killed, and the commits stop waiting. The commits are kept, but are not acknowledged to any
+// client.
 func shouldReleaseCommits(d *derivedFacts) bool {
 	p, pendingFor := d.primary, d.primary.PendingFor
 	if p.SuperReadOnly { // The server reports super_read_only even while the statement that sets it still waits.
@@ -440,7 +443,8 @@ func releaseCommits(_ *derivedFacts, p *instanceFacts) Plan {
 	return plan
 }
 
-// shouldCancelPending reports whether the primary still runs a statement that is obsolete or takes too long.
+// shouldCancelPending reports whether the primary still runs a statement of a manager that is obsolete or takes too
+// long.
 func shouldCancelPending(d *derivedFacts) bool {
 	p := d.primary
 	isUnwanted := (d.StopAsked || d.switchoverGaveUp) && !isFullyReadOnly(p)
@@ -483,7 +487,8 @@ func describeSwitchoverObstacle(d *derivedFacts) string {
 }
 
 // History is the manager's memory of earlier passes: times, the number of replicas that commits have waited for, and
-// actions without effect. After a restart of the manager it is empty. It contains no requests or decisions.
+// actions without effect. After a restart of the manager it is empty, except for StopAskedSince. It contains no
+// requests or decisions.
 type History struct {
 	// StopAskedSince is the time at which the stop request was first observed, and ReadOnlySince the time at which the
 	// primary was first observed read-only for a switchover. GaveUpAt is the time at which a switchover last took too
@@ -507,24 +512,27 @@ type AcksRecord struct {
 
 // InstanceHistory holds earlier observations of an instance.
 type InstanceHistory struct {
-	// UnreachableSince is zero while the instance is reachable. Misses is the number of passes without a response.
+	// UnreachableSince is zero while the instance is reachable. Misses is the number of consecutive passes without a
+	// response.
 	UnreachableSince time.Time
 	Misses           int
 	// DownSince is the time since which the instance has been down as the primary.
 	DownSince time.Time
-	// NotReplicatingSince is the time at which the instance was first observed without both threads running.
+	// NotReplicatingSince is the time since which the instance has been a reachable replica without both threads
+	// running.
 	NotReplicatingSince time.Time
-	// Count is the number of transactions that the instance had committed as the primary, or held as a replica, at the
-	// last observation. StalledSince is the time since which that number has not grown although there is something to
-	// commit or receive. ConnectingSince is the time since which the instance has tried to connect.
+	// Count is the number of transactions that the instance had executed as the primary, or had executed or received as
+	// a replica, at the last observation. StalledSince is the time since which that number has not grown although there
+	// is something to commit or receive. ConnectingSince is the time since which the instance has tried to connect.
 	Count                         int64
 	StalledSince, ConnectingSince time.Time
-	// FailedAt is the time at which an action on the instance last failed or had no effect. Failure is the reason.
+	// FailedAt is the time at which an action on the instance last failed or had no effect. Failure is the reason. It
+	// is empty if the action had no effect.
 	FailedAt time.Time
 	Failure  string
-	// ReloadedAt is the time at which the instance last reloaded its certificate.
+	// ReloadedAt is the time of the last attempt to make the instance reload its certificate.
 	ReloadedAt time.Time
-	// LastAction is the last action on the instance.
+	// LastAction is the last action on the instance: its type and fields as text.
 	LastAction string
 }
 

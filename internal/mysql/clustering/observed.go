@@ -16,8 +16,9 @@ const NoInstance = -1
 // server still has the same version of the object.
 type Observed struct {
 	Now time.Time
-	// IsBeingDeleted means that the cluster is being deleted. IsStopOverdue means that the end time of a stop has
-	// passed. In both cases the servers are not observed, unless clustering is stopped and its start has to be checked.
+	// IsBeingDeleted means that the cluster is being deleted; its servers are not observed. IsStopOverdue means that
+	// the end time of a stop of clustering or of single instances has passed. The servers are then observed only if
+	// Stop is set, to check the start.
 	IsBeingDeleted, IsStopOverdue bool
 	// IsOtherStopOverdue means that only stops of single instances are overdue, not the stop of clustering.
 	IsOtherStopOverdue bool
@@ -29,7 +30,7 @@ type Observed struct {
 	// restore of a backup.
 	Source, Restore OneTimeOperation
 	// SourceProblem is the reason why the external server cannot be used. It is empty if the Secret of the server is
-	// valid.
+	// valid, or no external server is configured.
 	SourceProblem string
 	// Waits limit how long a primary may be unreachable before a failover.
 	Waits FailoverWaits
@@ -75,27 +76,28 @@ func (o Observed) NeedsReplicationWatch(i int) bool {
 // PasswordRotation is read only while a rotation is requested. Its state is stored in the cluster's Secret and in the
 // servers.
 type PasswordRotation struct {
-	// Asked means that new passwords are requested. DiscardAsked means that the old passwords should be discarded. Both
-	// may be set. A rotation that has begun is finished.
+	// Asked means that new passwords are requested. DiscardAsked means that the old passwords should be discarded. A
+	// rotation that has begun is completed before old passwords are discarded.
 	Asked, DiscardAsked bool
-	// ID identifies the rotation that has begun. It is empty if no rotation has begun. IsPromoted means that the new
-	// passwords are in use.
+	// ID identifies the rotation that has begun. It is empty if no rotation has begun. IsPromoted means that the
+	// cluster's Secret has no new passwords next to the current ones.
 	ID         string
 	IsPromoted bool
-	// KnownSince is the time since which every password file has contained the current passwords. It is zero before
-	// that time.
+	// KnownSince is the time since which the Secret with the password files has contained the current passwords. It is
+	// zero before that time, and while no discard is requested.
 	KnownSince time.Time
 }
 
-// IsWanted reports whether a rotation is requested.
+// IsWanted reports whether new passwords, or the discarding of old ones, are requested.
 func (r PasswordRotation) IsWanted() bool { return r.Asked || r.DiscardAsked }
 
 // FailoverWaits define how long a primary may be unreachable before a failover.
 type FailoverWaits struct {
-	// Silent applies to a primary from which too few replicas still receive transactions. 0 means half a second.
+	// Silent applies if the primary's Pod is ready, but too few replicas still receive from the primary. 0 means half a
+	// second.
 	Silent time.Duration
-	// Unseen applies to a primary from which replicas still receive, so only the manager cannot reach it. 0 means no
-	// limit.
+	// Unseen applies to a primary from which enough replicas still receive, so only the manager cannot reach it. 0
+	// means no limit.
 	Unseen time.Duration
 }
 
@@ -104,8 +106,8 @@ type OneTimeOperation struct{ Wanted, Done bool }
 
 func (o OneTimeOperation) isOutstanding() bool { return o.Wanted && !o.Done }
 
-// StopRecord is stored when a stop is reached. After that the manager changes nothing in the cluster, even if it
-// restarts.
+// StopRecord is stored when a stop is reached. Until the stop ends, clustering then changes nothing in the cluster,
+// even if the manager restarts.
 type StopRecord struct {
 	Since time.Time
 	// Unfinished describes work that could not be finished in time. It is empty if no work is left.
@@ -125,12 +127,13 @@ type Instance struct {
 	// Discarded is the set of transactions that re-clones of the instance discard or have discarded, from the status.
 	Discarded gtid.Set
 
-	// Reachable means that the instance responded to every query of this pass. Otherwise the server's fields are empty.
+	// Reachable means that the state of the server was read in this pass. Otherwise the server's fields are empty,
+	// except ExpiredAccounts.
 	Reachable bool
 	// Refused means that the connection to the instance's port was refused, so its server is probably down.
 	Refused bool
-	// Pending means that a statement of this or another manager still runs in the server. PendingFor is the statement's
-	// duration so far.
+	// Pending means that a statement by which this or another manager changes the server still runs. PendingFor is the
+	// statement's duration so far.
 	Pending    bool
 	PendingFor time.Duration
 
@@ -139,7 +142,8 @@ type Instance struct {
 	Series ReleaseSeries
 	// ReadOnly and SuperReadOnly are the server's variables. With SuperReadOnly, even administrators cannot write.
 	ReadOnly, SuperReadOnly bool
-	// Executed and Purged are read after SuperReadOnly and Pending, so Executed is final for a read-only server.
+	// Executed and Purged are read after SuperReadOnly and Pending, so Executed contains every commit of the clients of
+	// a read-only server.
 	Executed, Purged gtid.Set
 	// Owned is the set of transactions that are being committed. It is read before Executed, so each transaction is in
 	// at least one of the sets.
@@ -147,16 +151,17 @@ type Instance struct {
 	SemiSync SemiSync
 	// Weakened lists the settings with which acknowledged transactions may be lost. The list is sorted.
 	Weakened []string
-	// HasOldAccounts means that the accounts do not match the current list, or that their passwords can expire.
+	// HasOldAccounts means that the primary's accounts do not match the current list, or that their passwords can
+	// expire or have expired.
 	HasOldAccounts bool
-	// ExpiredAccounts lists the accounts whose passwords have expired. For a reachable primary the list is complete.
-	// For an instance that refuses the manager, it contains the manager's own account.
+	// ExpiredAccounts lists the accounts whose passwords have expired. It is read in a reachable primary, up to a
+	// minute late. For an instance that rejects the manager's expired password, it contains only the manager's account.
 	ExpiredAccounts []string
 	// Rotation is the ID of the rotation that gave the accounts a second password. It is empty while each account has
-	// one password.
+	// one password, or no rotation is requested.
 	Rotation string
-	// TLSSecret is the Secret with the certificate of the Pod. It is empty if the Pod has no certificate or does not
-	// exist.
+	// TLSSecret is the name of the Secret with the certificate of the Pod. It is empty if the Pod has no certificate or
+	// does not exist.
 	TLSSecret string
 	// CertificateIsAging means that the server presents a certificate that should have been renewed.
 	CertificateIsAging bool
@@ -211,7 +216,7 @@ type SemiSync struct {
 	HasGivenUp bool
 }
 
-// awaited returns the number of replicas that a commit waits for.
+// awaited returns the number of replicas that the settings make a commit wait for.
 func (s SemiSync) awaited() int {
 	if !s.Source {
 		return 0
@@ -228,7 +233,7 @@ type ReplicationChannel struct {
 	IO, SQL    ThreadState
 	// IOErrno and SQLErrno are the last errors of the threads. Their texts may contain data and are not read.
 	IOErrno, SQLErrno int
-	// Lag is negative when unknown.
+	// Lag is the age of the transaction that is being applied. It is negative when unknown.
 	Lag time.Duration
 	// HasOldPassword means that the channel logs in with a password that is not the newest. It is set only during a
 	// rotation.
@@ -263,12 +268,12 @@ const (
 	Cloning     CloneState = "in progress"
 	Cloned      CloneState = "completed"
 	CloneFailed CloneState = "failed"
-	// A primary with a ready Pod counts as down after primaryDownMisses passes without a response, over at least
-	// primaryDownAfter.
+	// By default, if its Pod is ready but too few replicas receive from it, a primary counts as down after
+	// primaryDownMisses passes without a response, over at least primaryDownAfter.
 	primaryDownAfter  = 500 * time.Millisecond
 	primaryDownMisses = 2
-	// heardTimeout is the maximum age of the last packet that a replica received from the primary. The primary sends
-	// a heartbeat every half second.
+	// heardTimeout is the maximum age of the last packet that a replica received from the primary. An idle primary
+	// sends a heartbeat every half second.
 	heardTimeout = 3 * time.Second
 	// clusterStartTimeout is how long a cluster that has just started waits for its previous primary.
 	clusterStartTimeout = 30 * time.Second
@@ -295,7 +300,8 @@ const (
 	stallTimeout, connectTimeout = 10 * time.Second, 5 * time.Second
 	// actionBackoff is the time without actions on an instance after an action without effect.
 	actionBackoff = 2 * time.Second
-	// refusalBackoff is the time before a replica that its source refuses repeatedly is started again.
+	// refusalBackoff is the time until the next attempt after a source has refused a replica repeatedly, or after a
+	// copy of the external server has failed.
 	refusalBackoff = 30 * time.Second
 	// endlessTimeout is the semi-sync timeout of the primary. It is long enough that no commit stops waiting because of
 	// it.

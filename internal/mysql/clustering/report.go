@@ -15,8 +15,8 @@ import (
 
 // InstanceReport holds the status of one instance.
 type InstanceReport struct {
-	// Problem describes the instance's most important problem and the user's next step. It is empty if there is no
-	// problem. The text is stable while nothing changes.
+	// Problem describes the instance's most important problem and, in most cases, the user's next step. It is empty if
+	// there is no problem. The text is stable while nothing changes.
 	Problem string
 	// Errant is the set of other servers' transactions that the instance has and the primary lacks. Ahead is the set of
 	// the primary's own transactions that the instance has and the primary lacks. Gap is the set of transactions that
@@ -26,7 +26,7 @@ type InstanceReport struct {
 	Discarded gtid.Set
 	// InSync means that the instance receives from the primary, acknowledges and applies.
 	InSync bool
-	// Lag is negative when unknown.
+	// Lag is the replication lag. It is negative when unknown.
 	Lag time.Duration
 	// Staleness is the minimum age of the data that readers get: the lag, or the time since the instance last
 	// replicated.
@@ -68,8 +68,8 @@ func report(d *derivedFacts, plan Plan) Plan {
 	return plan
 }
 
-// staleness returns the minimum age of an instance's data. It is zero for the primary, with which the replicas are
-// compared.
+// staleness returns the minimum age of an instance's data. For the primary, only its lag behind an external server
+// counts.
 func staleness(i *instanceFacts) time.Duration {
 	longest := max(i.Channel.Lag, 0)
 	for _, since := range []time.Time{i.Past.UnreachableSince, i.Past.NotReplicatingSince, i.Past.StalledSince} {

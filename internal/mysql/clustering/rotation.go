@@ -10,8 +10,8 @@ import (
 )
 
 // A rotation gives every account a second password, distributes it, and discards the first password when this is
-// requested. Every step may be repeated, and its result is observed in the Secret and in the servers. A rotation waits
-// until the cluster is healthy.
+// requested. Every step may be interrupted, and its result is observed in the Secret and in the servers. A rotation
+// waits until the cluster is healthy.
 
 // fileDelay is how long the kubelet may take to update the files of a Secret in a Pod.
 const fileDelay = 3 * time.Minute

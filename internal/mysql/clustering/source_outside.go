@@ -109,7 +109,7 @@ func followSourceOutside(_ *derivedFacts, p *instanceFacts) Plan {
 }
 
 // needsAccountsOfCopy reports whether the primary's accounts are outdated, or were changed by the external server so
-// that a replica cannot log in. The changes are not written to the binary log, because the copy must not have
+// that a replica cannot log in. Their update is not written to the binary log, because the copy must not have
 // transactions of its own.
 func needsAccountsOfCopy(d *derivedFacts) bool {
 	const accessDenied = 1045
@@ -126,14 +126,14 @@ func takeOverAccounts(_ *derivedFacts, p *instanceFacts) Plan {
 	}
 }
 
-// isCopyIdle reports whether the primary does not receive from the external server.
+// isCopyIdle reports whether the primary has stopped receiving from the external server and should continue.
 func isCopyIdle(d *derivedFacts) bool {
 	p := d.primary
 	return d.staysReadOnly() && p.MayActNow && d.primaryIsConfigured && p.Channel.IO == Stopped &&
 		!d.switchoverIsActive && !restsAfterRefusal(p)
 }
 
-// isCopyWritable reports whether clients can write to a copy, which would make it diverge.
+// isCopyWritable reports whether clients or administrators can write to a copy, which would make it diverge.
 func isCopyWritable(d *derivedFacts) bool {
 	return d.staysReadOnly() && d.primary.MayActNow && !d.primary.SuperReadOnly
 }

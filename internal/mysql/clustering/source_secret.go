@@ -20,8 +20,8 @@ type OutsideSource struct {
 	AfterClone string
 }
 
-// sourceKey is a key of the Secret with the maximum length of its value. The limits are those of CHANGE REPLICATION
-// SOURCE.
+// sourceKey is a key of the Secret with the maximum length of its value. The limits of HOST, USER and PASSWORD are
+// those of CHANGE REPLICATION SOURCE.
 type sourceKey struct {
 	name          string
 	characters    int
@@ -30,7 +30,7 @@ type sourceKey struct {
 	fieldOf       func(*OutsideSource) *string
 }
 
-// maxSourceSecret is larger than the maximum total size of all keys.
+// maxSourceSecret limits the total size of all keys and values, in bytes.
 const maxSourceSecret = 128 << 10
 
 func sourceKeys() []sourceKey {

@@ -20,8 +20,8 @@ type Finding struct {
 	// Message describes the problem and the effect of a start on it. Remedy describes the fix to apply before the
 	// start.
 	Message, Remedy string
-	// IsHarmless means that a start loses nothing because of this finding. The plugin asks for confirmation
-	// nevertheless. A stop whose end time has passed ends in spite of it, so the cluster is not left without a primary.
+	// IsHarmless means that a start loses nothing because of this finding. The plugin requires --force nevertheless.
+	// The manager starts clustering in spite of it, so the cluster is not left without a primary.
 	IsHarmless bool
 }
 
