@@ -32,9 +32,9 @@ const (
 // errNoPassword is returned if accounts cannot be created, because the Secret lacks their passwords.
 var errNoPassword = errors.New("the cluster's Secret lacks passwords")
 
-// act performs the action of a plan and waits only briefly for its completion. A failed action is recorded in the
-// history, and the pass ends normally: the next plans decide when to retry. A promotion is written together with the
-// status.
+// act performs the action of a plan. Most actions that take long continue after the pass. A failed action is recorded
+// in the history, and the pass ends normally: the next plans decide when to retry. A promotion is written together with
+// the status.
 func (c Controller) act(ctx context.Context, seen *observation, plan clustering.Plan) error {
 	if seen.IsBeingDeleted {
 		c.conns.forgetCluster(client.ObjectKeyFromObject(seen.cluster))
@@ -136,7 +136,7 @@ func (s *observation) writeAccounts(ctx context.Context, do clustering.Action) e
 	return nil
 }
 
-// writeObjects performs the actions that are not statements in a server.
+// writeObjects performs the actions that write objects of the API server.
 func (c Controller) writeObjects(ctx context.Context, seen *observation, do clustering.Action) error {
 	switch do := do.(type) {
 	case clustering.SetRole:
@@ -336,8 +336,8 @@ func (s *observation) cloneFrom(ctx context.Context, do clustering.CloneFrom) er
 	return s.runAction(ctx, do.Index, do, func(ctx context.Context, server *sqlclient.Server) error { return server.CloneFrom(ctx, from) })
 }
 
-// setRole changes the role label of the Pod. Before it adds a label, it kills the sessions of clients that connected
-// under another label.
+// setRole changes the role label of the Pod. Before it adds a label, it kills all client sessions, because they may
+// have connected under another label.
 func (c Controller) setRole(ctx context.Context, seen *observation, do clustering.SetRole) error {
 	if do.Role != clustering.RoleNone && seen.Instances[do.Index].Reachable {
 		err := seen.runBeside(ctx, do.Index, func(ctx context.Context, s *sqlclient.Server) error {

@@ -34,7 +34,7 @@ const failedWatchInterval = time.Minute
 var errClosed = errors.New("the controller has stopped")
 
 // connManager holds the connections to every cluster's servers, and the history of clustering between passes. After a
-// restart of the manager, the connections are opened again and the history is empty.
+// restart of the manager, the connections are opened again and the history contains only the start of a stop.
 type connManager struct {
 	clock clock.PassiveClock
 	// onClone is called when a clone has ended.
@@ -105,7 +105,7 @@ func (m *connManager) forgetCluster(name types.NamespacedName) {
 }
 
 // clusterConns holds the connections and history of one cluster. Passes of the cluster do not overlap. Only closeAll
-// may run concurrently with a pass.
+// and the goroutines of watches may run concurrently with a pass.
 type clusterConns struct {
 	manager *connManager
 	name    types.NamespacedName
@@ -158,8 +158,8 @@ func (c *instanceConn) readFacts(ctx context.Context) (sqlclient.ServerFacts, er
 // accountsInterval is the poll interval of accounts that need no change.
 const accountsInterval = time.Minute
 
-// observeAccounts reports whether the accounts do not have the version wanted or have passwords that can expire, and
-// returns the accounts whose passwords have expired.
+// observeAccounts reports whether the accounts do not have the version wanted, or have passwords that can expire or
+// have expired, and returns the accounts whose passwords have expired.
 func (c *instanceConn) observeAccounts(ctx context.Context, now time.Time, wanted string) (areOld bool, expired []string) {
 	if wanted == c.accountsWanted && now.Sub(c.accountsReadAt) < accountsInterval {
 		return false, nil
@@ -185,7 +185,7 @@ func (c *clusterConns) awaitAnswer(ctx context.Context, conn *instanceConn) {
 	ctx, conn.stopWaiting = context.WithCancel(context.WithoutCancel(ctx)) // The wait may last longer than the pass.
 	c.manager.goroutines.Go(func() {
 		for {
-			// With any other error the server has responded, and the next pass handles the error.
+			// Any other error ends the wait, and the next pass handles the error.
 			if _, err := conn.readFacts(ctx); ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
 				break
 			}
@@ -388,8 +388,8 @@ const (
 	// passActionWait is how long a pass waits for an action. A longer action continues, and later passes observe it as
 	// pending.
 	passActionWait = time.Second
-	// actionTimeout limits how long an action may take. After that it is abandoned, and its statements that still run
-	// in the server are cancelled.
+	// actionTimeout limits how long an action may take. After that it is abandoned, and later passes observe its
+	// statements that still run in the server as pending.
 	actionTimeout = 30 * time.Second
 	// cloneTimeout limits how long a clone may take.
 	cloneTimeout = 24 * time.Hour
@@ -420,7 +420,7 @@ func (a *asyncAction) isRunning() bool {
 	}
 }
 
-// startAction starts an action and waits briefly for its completion.
+// startAction starts an action and waits briefly for its completion, except for a clone.
 func (c *clusterConns) startAction(ctx context.Context, i int, do clustering.Action, run func(context.Context) error) error {
 	wait, timeout := passActionWait, actionTimeout
 	if _, isClone := do.(clustering.CloneFrom); isClone {

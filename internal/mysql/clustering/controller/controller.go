@@ -28,7 +28,7 @@ import (
 	reconcilestatus "github.com/torpor-dev/torpor/internal/reconcile/status"
 )
 
-// Name is the name of the controller, its events and its field manager.
+// Name is the name of the controller, the reporter of its events and its field manager.
 const Name = "torpor-clustering"
 
 // Controller reconciles MySQLClusters.
@@ -67,8 +67,7 @@ func ServiceHost(cluster *mocov1beta2.MySQLCluster, index int, _ *corev1.Pod) st
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// SetupWithManager adds the controller to the manager. Passwords are read when a connection is opened, and never
-// cached.
+// SetupWithManager adds the controller to the manager. Passwords are read when they are needed, and never cached.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.live = mgr.GetClient(), mgr.GetAPIReader()
 	c.conns = newConnManager(c.Clock)

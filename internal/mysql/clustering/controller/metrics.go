@@ -26,8 +26,8 @@ import (
 const scrapeTimeout = 5 * time.Second
 
 // Metrics exports the state of every MySQLCluster from the cache, so values are correct after a restart and disappear
-// with the object. It also counts passes, switchovers, failovers and clones. One instance exists for the lifetime of
-// the process, and is registered once.
+// with the object. It also exports the last observation, and counts passes, switchovers, failovers and clones. One
+// instance exists for the lifetime of the process, and is registered once.
 type Metrics struct {
 	readers atomic.Pointer[cacheReaders]
 

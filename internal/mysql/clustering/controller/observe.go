@@ -30,10 +30,10 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// readTimeout limits one observation of one server.
+// readTimeout limits each query of one server in an observation.
 const readTimeout = 2 * time.Second
 
-// errNoConnection is returned if an instance has no Pod with an address, or its password is unknown.
+// errNoConnection is returned if an instance has no Pod with an address, or a Secret for the connection cannot be read.
 var errNoConnection = errors.New("there is no connection to the instance")
 
 // observation is the result of the observation in a pass, with the handles that actions need.
@@ -52,13 +52,13 @@ type observation struct {
 	// outside is the external server that the cluster is cloned from and follows. It is empty if no server is
 	// configured, or its Secret cannot be read or is invalid.
 	outside clustering.OutsideSource
-	// channelPassword is the hash of the password that channels should have. It is empty unless a rotation is
-	// requested.
+	// channelPassword is the hash of the password that channels should have. It is empty unless a requested rotation
+	// has begun.
 	channelPassword string
-	// requiresTLS means that every server has a certificate, so logins without TLS are rejected.
+	// requiresTLS means that every Pod has a certificate, so accounts that log in over the network must use TLS.
 	requiresTLS bool
-	// isRotationUnread means that the passwords of an instance were not read, because a commit waits there or the query
-	// failed.
+	// isRotationUnread means that the rotation of an instance's accounts was not read, because a commit waits there or
+	// the query failed.
 	isRotationUnread atomic.Bool
 	// passwordProblem is the last error about a Secret of the cluster or about opening a connection. It is empty if
 	// there was none.
@@ -235,8 +235,9 @@ func (s *observation) observeServer(ctx context.Context, i int, now time.Time) {
 	}
 }
 
-// readRotation reads the ID of the rotation that gave the instance's accounts a second password, and reports whether it
-// succeeded. It reads nothing while a commit waits for an acknowledgement, because this commit could block the query.
+// readRotation reads the ID of the rotation that gave the instance's accounts a second password, and reports whether
+// the query succeeded. It reads nothing while a commit waits for an acknowledgement, because this commit could block
+// the query.
 func (s *observation) readRotation(ctx context.Context, i int) bool {
 	if s.facts[i].SemiSync.Waiting > 0 {
 		return false
@@ -307,8 +308,8 @@ func (s *observation) password(user string) (string, error) {
 	return findPassword(secret.Name, secret.Data, key)
 }
 
-// newestPassword returns the newest password of an account. During a rotation this is the new password, which every
-// server has accepted by the time of the call.
+// newestPassword returns the newest password of an account. From the first step of a rotation on, this is the new
+// password, even before the servers accept it.
 func (s *observation) newestPassword(user string) (string, error) {
 	secret, err := s.readSecret()
 	if err != nil {

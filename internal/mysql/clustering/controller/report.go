@@ -79,8 +79,8 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation,
 	return out
 }
 
-// changesProtection reports whether the plan changes the protection of the primary's Pod, because a replica has crossed
-// the lag limit. The admission webhook reads the lag from the status when a Pod is evicted.
+// changesProtection reports whether the plan changes the protection of a Pod, usually because a replica has crossed the
+// lag limit. The admission webhook reads the lag from the status when a Pod is evicted.
 func changesProtection(plan clustering.Plan) bool {
 	_, isChanged := plan.Do.(clustering.SetProtection)
 	return isChanged
@@ -151,7 +151,7 @@ func buildInstanceStatuses(seen *observation, plan clustering.Plan, primary int)
 // pass of a busy cluster would write the status, and every watcher would receive the update.
 const progressInterval = time.Minute
 
-// differOnlyInProgress reports whether only the transactions and the lag of the instances differ.
+// differOnlyInProgress reports whether at most the executed transactions and the lag of the instances differ.
 func differOnlyInProgress(before, after []mocov1beta2.InstanceStatus) bool {
 	return slices.EqualFunc(before, after, func(a, b mocov1beta2.InstanceStatus) bool {
 		a.ExecutedGTIDs, a.LagSeconds = b.ExecutedGTIDs, b.LagSeconds
@@ -242,7 +242,8 @@ func (c Controller) removeAnnotations(ctx context.Context, cluster *mocov1beta2.
 	return nil
 }
 
-// reportEndOfStop writes only the stop records into the status, because the servers were not observed in this pass.
+// reportEndOfStop writes only the stop records into the status, because the servers may not have been observed in this
+// pass.
 func reportEndOfStop(cluster *mocov1beta2.MySQLCluster, seen *observation, plan clustering.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
 	out := reconcile.FollowUp{Rule: plan.Rule, RequeueAfter: reconcile.StaleCacheRetry}
 	clusteringStop, instancesStop := seen.switches.Clustering, seen.switches.Instances
@@ -311,7 +312,7 @@ func buildPause(cluster *mocov1beta2.MySQLCluster, plan clustering.Plan, seen *o
 }
 
 // rememberStatus returns the fields that later passes need and that MOCO's schema drops: the index of the primary, the
-// number of replicas that have every commit, the discarded transactions, and the stop.
+// number of replicas that have every commit, the discarded transactions, and the stops.
 func rememberStatus(cluster *mocov1beta2.MySQLCluster) map[string]any {
 	remembered := map[string]any{}
 	if p := cluster.Status.Pause; p != nil && p.Clustering != nil {

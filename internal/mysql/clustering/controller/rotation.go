@@ -49,8 +49,8 @@ func hashPassword(password string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// passwordsKnownSince returns the time since which the Secret that the Pods mount has contained the password, or the
-// zero time if it does not contain the password.
+// passwordsKnownSince returns the time of the last write to the Secret that the Pods mount, or the zero time if this
+// Secret does not contain the password.
 func (c Controller) passwordsKnownSince(ctx context.Context, cluster *mocov1beta2.MySQLCluster, password []byte) time.Time {
 	files, err := c.readSecret(ctx, cluster, cluster.ClientSecretName())
 	if err != nil || !strings.Contains(string(files.Data[mysqlusers.ClientFileOf(mysqlusers.AgentUser)]), mysqlusers.EscapePassword(password)) {
