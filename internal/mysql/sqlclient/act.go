@@ -32,7 +32,7 @@ func (s *Server) SetWritable(ctx context.Context, like SemiSync, waitFor int) er
 	return s.execAll(ctx, "make the server writable", append(like.awaitReplicasStatements(waitFor), "set global read_only = off"))
 }
 
-// KillConnections kills the connections of all users except the given ones. Their clients can reconnect.
+// KillConnections kills the client connections of all users except the given ones. Their clients can reconnect.
 func (s *Server) KillConnections(ctx context.Context, keep []string) error {
 	return s.killConnections(ctx, selectClients, keep)
 }
@@ -62,8 +62,8 @@ func (s *Server) CancelStatements(ctx context.Context) error {
 	return s.killConnections(ctx, selectOtherConnections+isPendingAct, nil)
 }
 
-// isPendingAct and isOwnStatement select the statements of managers by account and statementMark. The mark is not
-// sufficient, because statements of other clients may contain it too.
+// isPendingAct and isOwnStatement select the statements of managers by account and text. The text is not sufficient,
+// because statements of other clients may contain it too.
 const (
 	isManagers     = "user = substring_index(current_user(), '@', 1)"
 	isPendingAct   = isManagers + " and command = 'Query' and info like '" + statementMark + "%'"
@@ -174,15 +174,15 @@ func (s SemiSync) awaitReplicasStatements(waitFor int) []string {
 	}
 }
 
-// ReplicationSource describes a server to replicate from.
+// ReplicationSource describes a server to replicate or clone from.
 type ReplicationSource struct {
 	Host string
 	Port int
 	As   Account
 	// IsAcknowledged enables semi-sync. It is true inside the cluster and false for an external source.
 	IsAcknowledged bool
-	// IsEncrypted is true if both servers have certificates, so accounts may require TLS. IsVerified is true if the
-	// same CA signed both certificates.
+	// IsEncrypted is true if both servers have certificates, so accounts may require TLS. IsVerified is true if both
+	// certificates are from the same Secret, so one CA signed them.
 	IsEncrypted, IsVerified bool
 }
 
@@ -258,8 +258,8 @@ func (s *Server) queryBool(ctx context.Context, query string, args ...any) (bool
 	return answer, err
 }
 
-// DiscardTransactions removes every transaction that the server has executed or received, with its binary and relay
-// logs. version is the server's version.
+// DiscardTransactions makes the server forget every transaction that it has executed or received, and deletes its
+// binary and relay logs. The rows stay. version is the server's version.
 func (s *Server) DiscardTransactions(ctx context.Context, version string) error {
 	return s.execAll(ctx, "discard all transactions", []string{"stop replica", "reset replica all", DiscardLogsStatement(version)})
 }

@@ -28,8 +28,8 @@ const (
 	// Port is the port for clients and replicas.
 	Port = 3306
 	// maxConnections limits the connections to one server. WatchConnection uses one connection for its statement and
-	// another one for pings; one is for reads, one for actions, and one for statements that run in parallel. They are
-	// not shared, because an additional connection would need a login, which is impossible while a GRANT waits.
+	// another one for pings; one is for reads, one for actions, and one for statements that run in parallel.
+	// WatchConnection opens all of them in advance, because a login is impossible while a GRANT waits.
 	maxConnections = 5
 	// pingInterval is the interval between two pings. pingTimeout is the time that a slow server may take to respond.
 	pingInterval, pingTimeout = time.Second, 2 * time.Second
@@ -94,7 +94,7 @@ func sessionSettings() map[string]string {
 	}
 }
 
-// Close closes all connections, which ends their statements.
+// Close closes the idle connections, and each of the others when its statement ends.
 func (s *Server) Close() error {
 	if err := s.db.Close(); err != nil {
 		return fmt.Errorf("close connections: %w", err)
@@ -169,8 +169,8 @@ func (s *Server) pingUntilSilent(ctx context.Context) error {
 	}
 }
 
-// statementMark is the beginning of every statement that changes a server. ReadFacts uses it to recognize the pending
-// statements of any manager.
+// statementMark is the beginning of statements that change a server, except CLONE and the statements passed to
+// RunUnlogged. ReadFacts uses it to recognize the pending statements of any manager.
 const statementMark = "/* torpor */ "
 
 type statementExecer interface {
@@ -203,7 +203,8 @@ func IsUntrusted(err error) bool {
 	return is
 }
 
-// IsConnectionRefused reports whether no process listens at the server's address.
+// IsConnectionRefused reports whether the connection was refused, usually because no process listens at the server's
+// address.
 func IsConnectionRefused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
 // errorNumber returns the MySQL error number of an error, or 0 for other errors.
@@ -251,8 +252,8 @@ type ServerFacts struct {
 	CertificateFrom, CertificateUntil time.Time
 	// Connected lists the UUIDs of the connected replicas.
 	Connected []string
-	// Pending is true if the statement of a manager still runs in the server. PendingFor is the statement's duration so
-	// far, in whole seconds.
+	// Pending is true if a statement by which a manager changes the server still runs. PendingFor is the statement's
+	// duration so far, in whole seconds.
 	Pending    bool
 	PendingFor time.Duration
 	// Replication is nil if the server has no replication channel.
@@ -285,7 +286,7 @@ type ReplicationFacts struct {
 	SourceHost, SourceUser, SourceUUID string
 	SourcePort                         int
 	AutoPosition                       bool
-	// PasswordHash is the SHA-256 of the channel's password.
+	// PasswordHash is the SHA-256 of the channel's password, in hexadecimal.
 	PasswordHash string
 	// IsVerified is true if the replica uses TLS and verifies the source with its own CA.
 	IsVerified bool
