@@ -210,7 +210,8 @@ func subtractIntervals(a, b []transactionInterval) []transactionInterval {
 		for at < len(b) && b[at].last < i.first {
 			at++
 		}
-		// The loop does not advance at, because its last interval of b may overlap the next interval of a.
+		// The inner loop does not change the index at, because an interval of b that overlaps i may also overlap the
+		// next interval of a.
 		for k := at; k < len(b) && b[k].first <= i.last && i.first <= i.last; k++ {
 			if b[k].first > i.first {
 				left = append(left, transactionInterval{i.first, b[k].first - 1})

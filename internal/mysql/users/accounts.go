@@ -37,7 +37,7 @@ type MySQLAccount struct {
 	// grants lists the privileges on *.*; grantSuffix is the end of the statement.
 	grants, grantSuffix string
 	// exempt lists the privileges that the account lacks in exemptSchemas. With write access there it could make itself
-	// an administrator, and with read access it could read other accounts' passwords.
+	// an administrator, and with read access it could read the password hashes of other accounts.
 	exempt        string
 	exemptSchemas []string
 }
@@ -137,8 +137,8 @@ func BuildStatements(passwords map[string][]byte, requireTLS bool) []string {
 	return append(statements, fmt.Sprintf(`ALTER USER '%s'@'%%' ATTRIBUTE '{"%s": "%s"}'`, AdminUser, VersionAttribute, hashStatements(statements)))
 }
 
-// startSession is the first statement of a server's --init-file. It keeps the later statements out of the binary log,
-// and makes them independent of settings that users choose for clients.
+// startSession is the first statement of the --init-file with which a server starts. It keeps the later statements out
+// of the binary log, and makes them independent of settings that users choose for clients.
 const startSession = "SET SESSION sql_log_bin = OFF, SESSION autocommit = ON, SESSION transaction_read_only = OFF, SESSION completion_type = 0, " +
 	"SESSION sql_big_selects = ON, SESSION max_execution_time = 0, SESSION sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'"
 
