@@ -18,7 +18,7 @@ import (
 const (
 	// StopValue is the only value of the stop annotations that requests a stop.
 	StopValue = "true"
-	// refuseSeverity is the severity of the findings for which the manager refuses a start.
+	// refuseSeverity is the severity of the findings because of which kubectl moco refuses a start without --force.
 	refuseSeverity = "refuse"
 )
 
@@ -29,7 +29,7 @@ type Part struct {
 	PartName string
 	// Condition is the type of the condition that reports the state of the part.
 	Condition string
-	// Controllers is the name of the group of controllers that act on the part.
+	// Controllers is the name, as in the flag --controllers, of the controllers that act on the part.
 	Controllers string
 }
 
@@ -46,7 +46,8 @@ func ReconciliationPart() Part {
 // ListParts returns the parts that users can stop and start.
 func ListParts() []Part { return []Part{ClusteringPart(), ReconciliationPart()} }
 
-// IsRefusal reports whether the manager refuses a start because of a finding.
+// IsRefusal reports whether kubectl moco refuses a start without --force because of a finding. The manager refuses a
+// start because of most of these findings.
 func IsRefusal(f mocov1beta2.StartFinding) bool { return f.Severity == refuseSeverity }
 
 // IsStopped reports whether a stop of the part is requested. Only StopValue requests it.
@@ -109,7 +110,8 @@ type AnnotationChange struct {
 	Annotations map[string]string
 	// AlreadyDone is true if the part was already in the requested state.
 	AlreadyDone bool
-	// RemovedValue is the previous value of the part's stop annotation if it did not stop the part.
+	// RemovedValue is the previous value of the part's stop annotation if it did not stop the part, or its stop had
+	// expired.
 	RemovedValue string
 }
 
@@ -188,7 +190,7 @@ type PartState struct {
 	Next string
 }
 
-// DescribeParts returns the states of clustering and reconciliation. Only one of them has Next: reconciliation if
+// DescribeParts returns the states of clustering and reconciliation. At most one of them has Next: reconciliation if
 // clustering runs and reconciliation does not, otherwise clustering.
 func DescribeParts(c *mocov1beta2.MySQLCluster) (clustering, reconciliation PartState) {
 	var noted mocov1beta2.Pause
