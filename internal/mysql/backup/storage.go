@@ -110,7 +110,7 @@ const (
 // ObjectKeys holds the keys of the objects of one backup.
 type ObjectKeys struct {
 	// Dump is compressed SQL, and Accounts contains the users and their grants. Record exists only once the other two
-	// are complete. In a backup made by MOCO, Dump and Record are the same object, and Accounts is empty.
+	// are complete. In a backup made by MOCO, Dump and Record are the same tar archive, and Accounts is empty.
 	Dump, Accounts, Record string
 	// Moco is set if MOCO made the backup.
 	Moco *MocoBackup
@@ -186,7 +186,7 @@ func mocoKeysAt(keys []string, namespace, name string, at time.Time, all []time.
 	return ObjectKeys{Dump: dump, Record: dump, Moco: moco}
 }
 
-// acceptedGap is the maximum time between a backup and the restore point without a warning.
+// acceptedGap is the maximum time between the restored data and the restore point without a warning.
 const acceptedGap = 5 * time.Minute
 
 // MissingBeforePoint returns the time between the restored data and the restore point, or 0 if it is at most
@@ -204,8 +204,8 @@ func MissingBeforePoint(restored, point, began time.Time) time.Duration {
 // maxMessage is the maximum size of a termination message that the kubelet stores, in bytes.
 const maxMessage = 4096
 
-// FormatResult returns the termination message of a container that made a backup. Parts that do not fit are omitted,
-// with a warning. The record in the bucket contains them.
+// FormatResult returns the termination message of a container that made a backup. If they do not fit, the UUIDs are
+// omitted, and then the GTID set and the warnings are replaced with a warning. The record in the bucket contains them.
 func FormatResult(status mocov1beta2.BackupStatus) (string, error) {
 	for _, shrink := range []func(){
 		func() {},
@@ -248,7 +248,7 @@ type RestoreResult struct {
 }
 
 // FormatRestoreResult returns the termination message of a container that restored a backup. Warnings that do not fit
-// are replaced with their number. The container's log contains all of them.
+// are replaced with their number. The container's log contains those about omitted parts.
 func FormatRestoreResult(result RestoreResult) (string, error) {
 	all, leftOut := result.Warnings, result.LeftOut
 	for named := len(all); named >= 0; named-- {

@@ -55,7 +55,7 @@ func (c Controller) actOnRestore(ctx context.Context, plan backup.RestorePlan) e
 	return c.applyObject(ctx, plan.Create)
 }
 
-// applyObject applies the fields that are set in obj and does not change other writers' fields.
+// applyObject applies the fields that are set in obj, even if other writers own them, and changes no other fields.
 func (c Controller) applyObject(ctx context.Context, obj client.Object) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()

@@ -107,7 +107,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 }
 
 // scheduledStopsChanged selects updates that change the stops that Slumbers request, or the time at which the cluster
-// went offline. A stopped cluster is not backed up.
+// went offline. An offline cluster is not backed up.
 func scheduledStopsChanged() predicate.Predicate {
 	return reconcile.FieldChanged(func(c *mocov1beta2.MySQLCluster) any { return []any{c.Status.ScheduledStops, c.Status.OfflineSince} })
 }

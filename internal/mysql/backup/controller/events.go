@@ -3,14 +3,15 @@
 package controller
 
 const (
-	// backupCreated means that a backup is complete in the bucket.
+	// backupCreated means that a backup is complete in the bucket or volume.
 	backupCreated = "BackupCreated"
 	// backupFailed means that a backup Job failed permanently.
 	backupFailed = "BackupFailed"
-	// backupImpossible means that the CronJob or the Job could not be created. The note contains the reason.
+	// backupImpossible means that the CronJob, the Deployment or the restore Job could not be created or changed. The
+	// note contains the reason.
 	backupImpossible = "BackupImpossible"
-	// binlogGap means that binary logs were purged before they were copied, or the new primary has fewer
-	// transactions than the old one.
+	// binlogGap means that later times cannot be restored until the next backup, because binary logs were purged before
+	// they were copied, or the new primary has fewer transactions than the old one.
 	binlogGap = "BinlogGap"
 	// restored means that the data of a backup was loaded into the cluster.
 	restored = "Restored"
