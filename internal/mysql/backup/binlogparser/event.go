@@ -98,7 +98,7 @@ type fieldReader struct {
 func (r *fieldReader) take(size int64) []byte {
 	if size < 0 || size > int64(len(r.left)) {
 		r.short, r.left = true, nil
-		return make([]byte, uuidSize) // No caller reads a longer field.
+		return make([]byte, uuidSize) // No caller accesses more bytes of a missing field.
 	}
 	taken := r.left[:size]
 	r.left = r.left[size:]

@@ -62,8 +62,8 @@ type SchemaFilter struct {
 	// copied.
 	branch   string
 	prepared map[string]bool
-	// isCascadeUnclear is true while the current statement has changed rows of a table to which foreign keys of any
-	// schema refer. The server may have changed rows of Schema without logging them.
+	// isCascadeUnclear is true if the current statement has updated or deleted rows of another schema's table to which
+	// foreign keys refer. The server may have changed rows of Schema without logging them.
 	isCascadeUnclear bool
 }
 

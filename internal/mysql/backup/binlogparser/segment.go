@@ -69,7 +69,7 @@ func ReadSegmentHeader(from io.Reader) (SegmentHeader, error) {
 	return h, nil
 }
 
-// ReadWholeLog reads a binary log to its end and describes its transactions. Previous and Source are not set.
+// ReadWholeLog reads a binary log to its end and describes its transactions. Previous, Until and Source are not set.
 func ReadWholeLog(from io.Reader) (SegmentHeader, error) {
 	var h SegmentHeader
 	buffered := bufio.NewReaderSize(from, readBuffer)

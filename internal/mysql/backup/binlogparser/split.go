@@ -23,8 +23,8 @@ func CopyTransaction(from io.Reader, to *StatementSplitter, checksummed bool) er
 
 // StatementSplitter splits statements that change many rows, and repeats the table descriptions. mysqlbinlog prints the
 // rows of a statement as a single text, which mysql and the server keep in memory and which max_allowed_packet limits.
-// A server applies rows one by one, so the result is the same. Splitting also allows the rows of a transaction to be
-// applied in an SQL mode in which every table can be opened.
+// A server applies rows one by one, so the result is the same. The splitter also removes NO_BACKSLASH_ESCAPES from the
+// SQL mode of transactions, because some tables cannot be opened in this mode.
 type StatementSplitter struct {
 	// To is the destination of the events.
 	To io.Writer

@@ -22,7 +22,7 @@ func parseTransactionControl(text string) (verb, branch string) {
 	}
 }
 
-// isMaintenance reports whether a statement changes no data and no definition.
+// isMaintenance reports whether a statement is of a kind that changes no data and no definition, such as FLUSH.
 func isMaintenance(text string) bool {
 	l := lexer{left: text}
 	return slices.Contains([]string{"FLUSH", "ANALYZE", "OPTIMIZE", "REPAIR", "CHECK"}, l.nextWord())

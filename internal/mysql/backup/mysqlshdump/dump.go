@@ -56,7 +56,8 @@ type Dump struct {
 	usesUTC bool
 	schemas []schema
 	users   string
-	// chunks maps each file with rows to its table. sizes holds the number of bytes of those files, where known.
+	// chunks maps each file with rows to its table. sizes holds the decompressed sizes of those files in bytes, where
+	// known.
 	chunks map[string]*table
 	sizes  map[string]int64
 	// rows holds the number of rows by schema and table, where known.
@@ -123,7 +124,7 @@ func readFiles(archive io.Reader) (archiveFiles, error) {
 			return formatErrorf("expected at most %d files in the dump, found more", maxEntries)
 		}
 		if !strings.HasSuffix(name, ".json") && !strings.HasSuffix(name, ".sql") {
-			if !strings.HasSuffix(name, ".idx") { // The file is the index of a file with rows.
+			if !strings.HasSuffix(name, ".idx") { // The indexes of files with rows are skipped.
 				f.data[name] = true
 			}
 			return nil
@@ -207,7 +208,7 @@ type (
 		IncludesData bool     `json:"includesData"`
 		Extension    string   `json:"extension"`
 		Chunking     bool     `json:"chunking"`
-		// Basenames holds the names of the files of each partition.
+		// Basenames holds the base name of the files of each partition.
 		Basenames map[string]string `json:"basenames"`
 	}
 )

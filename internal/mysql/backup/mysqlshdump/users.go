@@ -65,7 +65,8 @@ func unquote(text, name string) string {
 	return strings.NewReplacer("''", "'", `\'`, "'", `\\`, `\`).Replace(text)
 }
 
-// splitStatements returns the statements of a text, without comments. Semicolons in quotes do not end a statement.
+// splitStatements returns the statements of a text, without block comments. Semicolons in quotes do not end a
+// statement.
 func splitStatements(text string) []string {
 	var all []string
 	var one strings.Builder
