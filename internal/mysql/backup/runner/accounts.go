@@ -29,7 +29,7 @@ type mysqlAccount struct {
 }
 
 // listUnrestoredNames returns the names of accounts that no backup includes: root, and the accounts of package users.
-// Every cluster has these accounts, with passwords that must match those in its own Secret.
+// Every cluster has the latter accounts, with passwords that must match those in its own Secret.
 func listUnrestoredNames() []string {
 	names := []string{"root"}
 	for _, a := range mysqlusers.ListAccounts() {
@@ -152,8 +152,8 @@ func isRightOnNothing(err error) bool {
 
 // addAccounts creates all accounts before it grants them privileges, because an account may be granted to another one
 // as a role. An account or a privilege that MySQL refuses is left out. A backup may contain grants on a dropped table
-// or column, because MySQL keeps such grants. MySQL refuses to create them again, so they are left out with a warning,
-// unless only one schema is restored.
+// or column, because MySQL keeps such grants. MySQL refuses to create them again, so they are left out. This causes a
+// warning unless only one schema is restored.
 func (o RestoreOptions) addAccounts(ctx context.Context, t restoreTarget, all []mysqlAccount, left *leftOutParts) (warnings []string, err error) {
 	made, err := t.createAccounts(ctx, all, left)
 	if err != nil {

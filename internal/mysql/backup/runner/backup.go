@@ -123,7 +123,7 @@ func (o BackupOptions) deleteExpired(ctx context.Context, c storedCluster, began
 	return nil
 }
 
-// backUpAny dumps the best instance. If the instance is too busy for a snapshot, it tries the next one.
+// backUpAny dumps the best instance. If the instance is too busy for a snapshot, backUpAny tries the next one.
 func (o BackupOptions) backUpAny(ctx context.Context, to bucket.Store, servers []*mysqlServer, named func(time.Time) backup.ObjectKeys) (backupRecord, backup.ObjectKeys, error) {
 	busy := make([]bool, len(servers))
 	for {
@@ -142,7 +142,7 @@ func (o BackupOptions) backUpAny(ctx context.Context, to bucket.Store, servers [
 	}
 }
 
-// chooseSource queries all instances that are not busy and chooses one.
+// chooseSource queries all instances and chooses one that is not busy.
 func (o BackupOptions) chooseSource(ctx context.Context, servers []*mysqlServer, busy []bool) (mocov1beta2.BackupStatus, error) {
 	facts := make([]instanceFacts, len(servers))
 	for i, s := range servers {
@@ -198,8 +198,8 @@ func markErrantInstances(ctx context.Context, servers []*mysqlServer, all []inst
 			seen[i].HasNoPrimary = true
 			continue
 		}
-		// The primary is queried after the replicas, so it has executed every transaction that they had received from
-		// it.
+		// The primary is queried after the replicas, so it has usually executed every transaction that they had
+		// executed.
 		known, err := servers[primary].hasExecuted(ctx, f.executed)
 		if err != nil {
 			return fmt.Errorf("compare instance %d with the primary: %w", i, err)

@@ -136,8 +136,8 @@ func countTable(ctx context.Context, c *sql.Conn, table string) (n int64, err er
 // definedKind is a kind of object and its source in information_schema.
 type definedKind struct{ kind, from, object, where, text string }
 
-// definitionsQuery returns a query for the kind with the quoted name, and a hash of the definition, of each user
-// object.
+// definitionsQuery returns a query with two columns for each user object: its kind and quoted name, and a hash of its
+// definition.
 func definitionsQuery() string {
 	const routine = "concat_ws(' ', routine_definition, dtd_identifier, is_deterministic, sql_data_access, security_type, sql_mode, definer)"
 	var parts []string

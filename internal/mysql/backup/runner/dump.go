@@ -30,7 +30,7 @@ const (
 	maxHead = 16 << 20
 	// maxComplaint limits how much of a client's standard error is kept.
 	maxComplaint = 2048
-	// lineBuffer is the buffer for reading lines. Lines with data are longer and are read in pieces.
+	// lineBuffer is the size of the buffer for reading lines. Longer lines, which contain data, are read in pieces.
 	lineBuffer = 1 << 20
 )
 
@@ -213,7 +213,7 @@ func (d *dumpProcess) Read(p []byte) (int, error) {
 	return n, io.EOF
 }
 
-// stop kills mysqldump if it is still running.
+// stop kills mysqldump if it is still running, and closes the sessions with its snapshot.
 func (d *dumpProcess) stop() {
 	d.cancel()
 	_ = d.wait()         // mysqldump was killed, so its error is expected.

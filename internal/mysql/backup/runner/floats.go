@@ -212,9 +212,9 @@ const (
 	maxShortStatement = 4096
 )
 
-// copyRows copies the statements for the rows of one table, beginning with LOCK TABLES. Each INSERT of a table with
-// FLOAT columns is replaced with an INSERT of as many rows, so mysqldump and this session read about the same row at
-// the same time.
+// copyRows copies the LOCK TABLES statement of one table and, if the table has FLOAT columns, the statements for its
+// rows. Each INSERT is then replaced with an INSERT of as many rows, so mysqldump and this session read about the same
+// row at the same time.
 func (f *floatRows) copyRows(ctx context.Context, to io.Writer, from *bufio.Reader, schema string) error {
 	lock, err := readStatement(from, maxShortStatement)
 	if err != nil {

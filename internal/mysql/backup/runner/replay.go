@@ -207,13 +207,13 @@ const maxStatement = 4 << 20
 type transactionFilter struct {
 	from io.Reader
 	to   io.Writer
-	// wanted is the set of transactions to copy, and until is the commit time of the last one. The first transaction
+	// wanted is the set of transactions to copy, and until is the latest commit time to copy. The first transaction
 	// outside of either limit ends the copy. The newest segment may be replaced with a longer one after a restore has
 	// read its header.
 	wanted gtid.Set
 	until  time.Time
-	// visit is called for each transaction and reports whether to copy it. The second argument is the statement if the
-	// transaction consists of a single one.
+	// visit is called for each transaction and reports whether to copy it. The second argument is the transaction's
+	// first statement, such as BEGIN. It is empty for a compressed transaction.
 	visit func(binlogparser.TransactionHead, string) bool
 	// schema, if set, copies only the part of a transaction that changes one schema. In this case visit is not called.
 	schema *binlogparser.SchemaFilter

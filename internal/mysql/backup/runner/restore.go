@@ -131,8 +131,8 @@ func RunRestore(ctx context.Context, o RestoreOptions) error {
 	return writeResult(o.Result, message)
 }
 
-// findBackup reads the whole backup except the dump, so a backup that cannot be restored is detected before an instance
-// is changed.
+// findBackup reads the metadata of the backup, so a backup that cannot be restored is detected before an instance is
+// changed.
 func (o RestoreOptions) findBackup(ctx context.Context) (storedBackup, error) {
 	namespace, name, ok := strings.Cut(o.Source, "/")
 	if !ok {
@@ -163,7 +163,7 @@ func (o RestoreOptions) findBackup(ctx context.Context) (storedBackup, error) {
 	return s, o.planReplay(ctx, &s, namespace, name)
 }
 
-// readRecord reads everything except the dump of a backup that Torpor made.
+// readRecord reads the record and the accounts of a backup that Torpor made.
 func (o RestoreOptions) readRecord(ctx context.Context, s *storedBackup) error {
 	var made backupRecord
 	if err := readJSONObject(ctx, s.from, s.keys.Record, &made); err != nil {

@@ -83,8 +83,8 @@ type shipper struct {
 	lateAt map[string]time.Time
 }
 
-// RunShipping ships binary logs until its context is cancelled. It may be killed at any point, because it continues
-// from the state in the bucket.
+// RunShipping ships binary logs until its context is cancelled, or sessions have failed for maxFailing. It may be
+// killed at any point, because it continues from the state in the bucket.
 func RunShipping(ctx context.Context, o ShipOptions) error {
 	c, err := openCluster(ctx, o.Cluster, o.Bucket, o.Hosts, o.Password)
 	if err != nil {
@@ -181,7 +181,7 @@ func (s *shipper) runSession(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, session.close()) }()
-	// Writing the state tests the bucket before transactions are read that have to be stored.
+	// Writing the state tests the bucket before any transaction is read.
 	if err := s.writeState(ctx); err != nil {
 		return err
 	}
@@ -239,7 +239,7 @@ func readSegmentHeader(ctx context.Context, from bucket.Store, key string) (binl
 }
 
 // openSession starts to read from an instance: a working replica if it has all missing transactions, otherwise the
-// primary.
+// primary, or else a replica that was late.
 func (s *shipper) openSession(ctx context.Context) (*shipSession, error) {
 	all := s.queryBinlogFacts(ctx)
 	primary, err := findPrimary(all)

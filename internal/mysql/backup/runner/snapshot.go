@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	// LockTimeout is the maximum time for which the snapshot of a backup may block writing clients.
+	// LockTimeout limits the wait for the locks of a snapshot, and then the time until mysqldump has taken its
+	// snapshot. Both block writing clients.
 	LockTimeout = 3 * time.Second
 	// codeLockTimeout is MySQL's error number for a lock wait timeout.
 	codeLockTimeout = 1205
