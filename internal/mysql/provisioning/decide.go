@@ -14,8 +14,8 @@ import (
 // Observed is the input for a decision about the objects of a cluster.
 type Observed struct {
 	Cluster *mocov1beta2.MySQLCluster
-	// NeedsPasswords is true if the cluster's Secret is missing or incomplete. No object is built without the
-	// passwords.
+	// NeedsPasswords is true if the cluster's Secret is missing, incomplete or without its version. No object is built
+	// without the passwords.
 	NeedsPasswords bool
 	// NeedsCertificate is true if the servers use a certificate that Torpor issues, and this certificate is missing or
 	// must be renewed.
@@ -54,8 +54,8 @@ func (s ObjectState) NeedsApply() bool {
 }
 
 // ChangeSet is the plan of a pass. In other features a pass performs one action. Here a pass writes all objects that
-// differ, because most of them are useful only together. Only the first non-empty part is carried out: the Secret, then
-// the objects to apply and the volumes to grow, then the objects to prune, then a step of the rollout.
+// differ, because most of them are useful only together. Only the first non-empty part is carried out, in the order of
+// the fields; Apply and Claims are one part.
 type ChangeSet struct {
 	// EndsStop is true if reconciliation resumes because its stop has expired.
 	EndsStop bool
@@ -72,7 +72,7 @@ type ChangeSet struct {
 	Prune []*unstructured.Unstructured
 	// Rollout is the next step of replacing Pods.
 	Rollout RolloutPlan
-	// OverruledSettings lists the user's settings that are ignored. The list is sorted.
+	// OverruledSettings lists the user's settings that are ignored. Those in the key _include come last.
 	OverruledSettings []string
 	// Problems and Err describe errors of the observation. If either is set, no action is carried out.
 	Problems []string

@@ -45,7 +45,7 @@ type DesiredObjects struct {
 	StatefulSet *unstructured.Unstructured
 	// ConfigMapName is the name of the ConfigMap that the Pods use.
 	ConfigMapName string
-	// OverruledSettings lists the user's settings that are ignored. The list is sorted.
+	// OverruledSettings lists the user's settings that are ignored. Those in the key _include come last.
 	OverruledSettings []string
 }
 

@@ -31,7 +31,7 @@ const (
 // tlsFolder contains the server's certificate in the containers.
 const tlsFolder = "/etc/mysql-tls"
 
-// includeKey is the key of the user's ConfigMap whose text is included verbatim.
+// includeKey is the key of the user's ConfigMap whose text is included without its overruled settings.
 const includeKey = "_include"
 
 // defaultSettings returns the settings that the user may change. They have MOCO's values where a client can notice the
@@ -63,7 +63,7 @@ func forcedSettings() map[string]string {
 		"gtid_mode": "ON", "enforce_gtid_consistency": "ON", "loose_binlog_format": "ROW", "log_bin": "binlog",
 		"log_replica_updates": "ON", "relay_log": "relay", "relay_log_recovery": "OFF", "skip_replica_start": "ON",
 		"read_only": "ON", "super_read_only": "ON",
-		// The supervisor limits the size of these logs.
+		// serverScript limits the size of these logs.
 		"slow_query_log_file": logFolder + "/mysql.slow", "general_log_file": logFolder + "/mysql.general",
 		// With other values an acknowledged commit might be lost, or might not be on any replica.
 		"sync_binlog": "1", "innodb_flush_log_at_trx_commit": "1", "replica_exec_mode": "STRICT", "replica_skip_errors": "OFF",

@@ -143,7 +143,7 @@ func buildSlowLogContainer(server, overwrite map[string]any) map[string]any {
 }
 
 // buildExporterContainer returns the container that queries the server for metrics. Its account has no privileges other
-// than those needed for metrics, and it has no other password.
+// than those needed for metrics, and the container has no other password.
 func buildExporterContainer(c *mocov1beta2.MySQLCluster, image string) (map[string]any, error) {
 	// The second flag makes the exporter use TLS, as require_secure_transport requires. The connection stays inside the
 	// Pod, so the certificate is not verified.
@@ -218,10 +218,10 @@ func completeServerContainer(c *mocov1beta2.MySQLCluster, server map[string]any)
 	}
 }
 
-// defaultProbes returns the numbers of probes that query the server itself. A probe starts a program in a container,
-// which takes seconds on a busy node, so timeouts are long and probes infrequent. A Pod stays ready during a fence of a
-// few seconds. A hanging server does not react to SIGTERM either. It is restarted after at most seven probes of ten
-// seconds and the grace period.
+// defaultProbes returns the periods, thresholds and timeouts of probes that query the server itself. A probe starts a
+// program in a container, which takes seconds on a busy node, so timeouts are long and probes infrequent. A Pod stays
+// ready during a fence of a few seconds. A hanging server does not react to SIGTERM either. It is restarted after at
+// most seven probes of ten seconds and the grace period.
 func defaultProbes(startupWait time.Duration) map[string]map[string]any {
 	const startupPeriod = 2 * time.Second
 	return map[string]map[string]any{

@@ -28,7 +28,7 @@ type ObservedRollout struct {
 	RevisionKnown bool
 	// Pods holds the desired Pods by ordinal.
 	Pods []PodState
-	// Primary is the ordinal of the writable instance, or None.
+	// Primary is the ordinal of the primary that clustering has chosen, or None.
 	Primary int
 	// Healthy is true while clustering reports that every instance fulfills its role.
 	Healthy bool
@@ -51,7 +51,7 @@ type PodState struct {
 	// IsKept is true for a Pod that another version of Torpor created from the same inputs.
 	IsKept bool
 	// Served is true for a Pod that clustering has made available to clients with a role label. It is false for a new
-	// Pod. Therefore true means that clustering has observed this particular Pod and found it replicating.
+	// Pod. Therefore true means that clustering has observed this particular Pod and found it fit to serve.
 	Served bool
 	// DemotionRequested is true for a primary with a switchover request.
 	DemotionRequested bool
@@ -83,7 +83,7 @@ type RolloutPlan struct {
 	Rule string
 	// Action is the action to perform.
 	Action RolloutAction
-	// Done is true when every Pod is ready and has the newest revision.
+	// Done is true when every Pod is ready and none has to be replaced, or the cluster is offline.
 	Done bool
 	// Message describes the condition that the rollout waits for. It is empty if the rollout does not wait.
 	Message string

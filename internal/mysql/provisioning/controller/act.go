@@ -29,7 +29,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// applyError describes why a pass did not apply every desired object.
+// applyError describes why a pass did not make all its changes.
 type applyError struct {
 	// problems lists errors that only a user can fix.
 	problems []string
@@ -201,7 +201,7 @@ func describeRefusal(o *unstructured.Unstructured, err error) string {
 	return fmt.Sprintf("the API server returned %s for the %s", k8serrors.ReasonForError(err), describeObject(o))
 }
 
-// refusalHint returns the next step for a rejection with a known reason.
+// refusalHint returns the next step after a StatefulSet was rejected, or "" for other objects.
 func refusalHint(o *unstructured.Unstructured) string {
 	if o.GetKind() != "StatefulSet" {
 		return ""

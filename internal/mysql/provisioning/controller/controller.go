@@ -159,7 +159,7 @@ func primaryOrHealthChanged() predicate.Predicate {
 }
 
 // isStopOverdue reports whether the end time of a stop of reconciliation has passed. After an outage, all overdue stops
-// end before the first cluster applies its pending objects. Each cluster has about fifteen objects.
+// end before the first cluster applies its pending objects. Each cluster has about ten objects.
 func (c Controller) isStopOverdue(cluster *mocov1beta2.MySQLCluster) bool {
 	return cluster.ReconciliationStopped() && mysqlswitches.Read(cluster, c.Clock.Now()).Reconciliation.IsOverdue
 }
@@ -175,8 +175,9 @@ func scheduledStopsChanged() predicate.Predicate {
 	return reconcile.FieldChanged(func(c *mocov1beta2.MySQLCluster) any { return c.Status.ScheduledStops })
 }
 
-// childKinds returns the kinds of objects that belong to MySQLClusters, except Secrets, which are not cached. Except
-// for Pods, the objects are unstructured, like the desired objects with which they are compared.
+// childKinds returns the kinds of objects that belong to MySQLClusters, except Secrets and PersistentVolumeClaims,
+// which are not cached. Except for Pods, the objects are unstructured, like the desired objects with which they are
+// compared.
 func childKinds() []client.Object {
 	kinds := []client.Object{&corev1.Pod{}}
 	for _, kind := range []schema.GroupVersionKind{

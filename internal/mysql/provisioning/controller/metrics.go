@@ -123,7 +123,7 @@ func (m *Metrics) useReaders(clusters, children client.Reader) {
 	m.children.Store(&children)
 }
 
-// countStep counts a step of a rollout after the status of its pass was saved.
+// countStep records a step or a wait of a rollout after the status of its pass was saved.
 func (m *Metrics) countStep(name types.NamespacedName, out reconcile.FollowUp, now time.Time) {
 	if out.Rule == "waiting for other rollouts" {
 		m.turnWaits.WithLabelValues(name.Namespace).Inc()

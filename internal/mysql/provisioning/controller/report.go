@@ -197,8 +197,8 @@ func statefulSetReadiness(seen observation, changes provisioning.ChangeSet) deci
 	return decision.False(mocov1beta2.StatefulSetNotReadyReason, withForce(seen, message))
 }
 
-// describeWaitingContainer describes the first container whose image cannot be pulled or whose configuration is
-// invalid. The text does not include the kubelet's message, which changes with each attempt.
+// describeWaitingContainer describes the first container whose image cannot be pulled or that cannot be created. The
+// text does not include the kubelet's message, which changes with each attempt.
 func describeWaitingContainer(pods []*corev1.Pod) string {
 	for _, p := range pods {
 		if p == nil || !p.DeletionTimestamp.IsZero() {

@@ -15,7 +15,7 @@ import (
 const strangersWait = 15 * time.Minute
 
 // rolloutTurns limits the number of clusters that are rolled out at the same time. A turn is the permission to roll out
-// one cluster. A new version of Torpor may change the Pods of all clusters, and its faults should affect only a few
+// one cluster. A user may change the Pods of all clusters at once, and a fault of the change should affect only a few
 // clusters. Turns are not persisted, so after a restart of the manager an unfinished rollout continues when it gets a
 // new turn.
 type rolloutTurns struct {
