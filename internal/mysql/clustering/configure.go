@@ -12,7 +12,7 @@ import (
 
 // The rules in this file turn one instance into the primary and the other instances into its replicas.
 
-// primaryStillReplicates reports whether the primary still receives transactions from another instance.
+// primaryStillReplicates reports whether the primary still receives transactions from another instance, or tries to.
 func primaryStillReplicates(d *derivedFacts) bool {
 	return d.primary.MayActNow && d.primary.Channel.Present && d.primary.Channel.IO != Stopped && !receivesFromOutside(d)
 }

@@ -12,7 +12,7 @@ import (
 // derivedFacts is an Observed with the facts derived from it. They are computed once, before the rules read them.
 type derivedFacts struct {
 	Observed
-	// instances contains the wanted instances by index.
+	// instances contains the instances of the cluster by index.
 	instances []*instanceFacts
 	// primary is one of the instances. If there is no primary, it has the index NoInstance and otherwise zero values.
 	primary *instanceFacts

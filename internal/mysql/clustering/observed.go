@@ -22,7 +22,7 @@ type Observed struct {
 	IsBeingDeleted, IsStopOverdue bool
 	// IsOtherStopOverdue means that only stops of single instances are overdue, not the stop of clustering.
 	IsOtherStopOverdue bool
-	// Replicas is the desired number of instances, including the primary.
+	// Replicas is the number of instances that exist or should exist, including the primary.
 	Replicas int
 	// Offline means that no instance should run.
 	Offline bool
@@ -55,7 +55,7 @@ type Observed struct {
 	// GuaranteedAcks is the number of replicas that have every acknowledged commit, according to the status. It is nil
 	// if it was never recorded.
 	GuaranteedAcks *int
-	// Stop is the record of a stop that was reached. It is nil while clustering is active.
+	// Stop is the record of a stop that was reached. It is nil while clustering is active or is being stopped.
 	Stop *StopRecord
 	// History is the manager's memory of earlier passes and of this pass.
 	History History
@@ -224,7 +224,7 @@ func (s SemiSync) awaited() int {
 	return s.WaitFor
 }
 
-// ReplicationChannel is the replication channel of a replica.
+// ReplicationChannel is the replication channel of an instance.
 type ReplicationChannel struct {
 	// Present means that SHOW REPLICA STATUS returns a row.
 	Present    bool
@@ -272,8 +272,8 @@ const (
 	// primaryDownMisses passes without a response, over at least primaryDownAfter.
 	primaryDownAfter  = 500 * time.Millisecond
 	primaryDownMisses = 2
-	// heardTimeout is the maximum age of the last packet that a replica received from the primary. An idle primary
-	// sends a heartbeat every half second.
+	// heardTimeout is the maximum age of the last packet from the primary at which a replica counts as receiving from
+	// it. An idle primary sends a heartbeat every half second.
 	heardTimeout = 3 * time.Second
 	// clusterStartTimeout is how long a cluster that has just started waits for its previous primary.
 	clusterStartTimeout = 30 * time.Second
@@ -283,7 +283,8 @@ const (
 	switchoverRetryAfter = 30 * time.Second
 	// maxSwitchoverLag is the maximum lag of a replica at which a switchover begins.
 	maxSwitchoverLag = 5 * time.Second
-	// killClientsAfter is the time after which clients that keep a server from becoming read-only are disconnected.
+	// killClientsAfter is the time after which clients that keep a server from becoming read-only are disconnected, and
+	// a statement that hangs in the primary is cancelled.
 	killClientsAfter = 2 * time.Second
 	// stopTimeout is how long a stop may take to be reached.
 	stopTimeout = 15 * time.Second
@@ -298,7 +299,7 @@ const (
 	// stallTimeout limits how long a server may commit or receive nothing although transactions wait. connectTimeout
 	// limits how long a replica may take to connect.
 	stallTimeout, connectTimeout = 10 * time.Second, 5 * time.Second
-	// actionBackoff is the time without actions on an instance after an action without effect.
+	// actionBackoff is the time without actions on an instance after an action that failed or had no effect.
 	actionBackoff = 2 * time.Second
 	// refusalBackoff is the time until the next attempt after a source has refused a replica repeatedly, or after a
 	// copy of the external server has failed.

@@ -147,8 +147,8 @@ func buildInstanceStatuses(seen *observation, plan clustering.Plan, primary int)
 	return list
 }
 
-// progressInterval is how often the transactions in the status are updated if nothing else changes. Otherwise every
-// pass of a busy cluster would write the status, and every watcher would receive the update.
+// progressInterval is how often the transactions in the status are updated if nothing else changes. Without this
+// interval, every pass of a busy cluster would write the status, and every watcher would receive the update.
 const progressInterval = time.Minute
 
 // differOnlyInProgress reports whether at most the executed transactions and the lag of the instances differ.
