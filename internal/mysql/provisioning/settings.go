@@ -198,7 +198,7 @@ func describeChange(r settingRule, user []userSetting, seen settingContext) stri
 		"or restore a backup into a new MySQLCluster", key, running, value)
 }
 
-// listUserSettings returns the settings of the ConfigMap, including those in its verbatim text.
+// listUserSettings returns the settings of the ConfigMap, including those in the text of the key _include.
 func listUserSettings(user map[string]string) []userSetting {
 	var all []userSetting
 	for _, key := range sortedKeys(user) {

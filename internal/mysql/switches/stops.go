@@ -18,8 +18,8 @@ import (
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// Switch describes one kind of stop of a cluster. A stop ends when its annotation is removed after the end time, not at
-// the end time itself, because the start of clustering may be refused.
+// Switch describes one kind of stop of a cluster. A stop with an end time ends when its annotation is removed after
+// that time, not at the time itself, because the start of clustering may be refused.
 type Switch struct {
 	Annotation stoprecord.AnnotationSwitch
 	// until is the annotation that contains the end of the stop.

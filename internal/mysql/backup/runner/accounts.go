@@ -215,8 +215,8 @@ func (t restoreTarget) refusal(ctx context.Context, statement string) (string, e
 	return statementFailure{number: number, sentence: serverSentence(number, refused.Message)}.String(), nil
 }
 
-// addGrant runs a GRANT statement. If MySQL rejects it, addGrant grants the privileges one by one. It returns 1 if the
-// GRANT is for an object that does not exist.
+// addGrant runs a GRANT statement. It returns 1 if the GRANT is for an object that does not exist. If MySQL rejects the
+// GRANT for another reason, addGrant grants the privileges one by one.
 func (t restoreTarget) addGrant(ctx context.Context, a mysqlAccount, grant string, left *leftOutParts) (missing int, err error) {
 	if err = t.execStatement(ctx, grant); isRightOnNothing(err) {
 		return 1, nil
