@@ -10,7 +10,7 @@ const (
 	// backupImpossible means that the CronJob, the Deployment or the restore Job could not be created or changed. The
 	// note contains the reason.
 	backupImpossible = "BackupImpossible"
-	// binlogGap means that later times cannot be restored until the next backup, because binary logs were purged before
+	// binlogGap means that no later time is restorable until the next backup, because binary logs were purged before
 	// they were copied, or the new primary has fewer transactions than the old one.
 	binlogGap = "BinlogGap"
 	// restored means that the data of a backup was loaded into the cluster.
