@@ -10,9 +10,9 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 )
 
-// CompareByAge orders objects by age, and then by name and namespace, because timestamps have whole seconds. Names that
-// the CF API generates are in the order of creation. All components use this function, so they agree on which of two
-// objects is older.
+// CompareByAge orders objects by age, and then by name and namespace, because timestamps have whole seconds. The CF API
+// generates the names of packages, builds and deployments in the order of creation. All components use this function,
+// so they agree on which of two objects is older.
 func CompareByAge[T metav1.Object](a, b T) int {
 	return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time), cmp.Compare(a.GetName(), b.GetName()), cmp.Compare(a.GetNamespace(), b.GetNamespace()))
 }

@@ -12,8 +12,9 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// SetRevisionAnnotations writes the revision to the annotations of the changed app. It updates the author and the time
-// of the revision if it begins in this change, and those of the start if the app starts. Otherwise it keeps them.
+// SetRevisionAnnotations writes the revision to the annotations of the changed app. If a revision begins, it sets the
+// revision's author and time, and removes those of the app's start. If the app starts, it sets those of the start.
+// Otherwise it keeps them.
 func SetRevisionAnnotations(old, updated *korifiv1alpha1.CFApp, m RevisionState, by string, at time.Time) {
 	want, now := m.ownedAnnotations(), at.UTC().Format(time.RFC3339)
 	want[torporv1alpha1.RevisedByAnnotation], want[torporv1alpha1.RevisedAtAnnotation] = by, now
@@ -31,6 +32,7 @@ func SetRevisionAnnotations(old, updated *korifiv1alpha1.CFApp, m RevisionState,
 }
 
 // ValidateRevisionAnnotations returns an error if the annotations of a change differ from those that admission writes.
+// It does not compare new times.
 func ValidateRevisionAnnotations(old, updated *korifiv1alpha1.CFApp, by string) error {
 	m, err := NextRevision(old, updated)
 	if err != nil {
@@ -49,7 +51,7 @@ func ValidateRevisionAnnotations(old, updated *korifiv1alpha1.CFApp, by string) 
 }
 
 // keptAnnotations returns the annotations whose values the change keeps: the cause, authors and times. It also returns
-// the annotation with ended revisions. If a revision begins, the annotations about its start are empty.
+// the annotation with ended revisions. If a revision begins, the annotations about the app's start are empty.
 func keptAnnotations(old, updated *korifiv1alpha1.CFApp, m RevisionState) map[string]string {
 	kept := map[string]string{torporv1alpha1.EndedRevisionsAnnotation: keepEndedRevisions(old, m)}
 	if m.Cause == "" {
@@ -97,8 +99,9 @@ func (m RevisionState) ownedAnnotations() map[string]string {
 	}
 }
 
-// rejectEdits returns an error if an annotation has neither the old nor the new value. A missing annotation is not an
-// error, because clients without support for Torpor omit it when they replace an object.
+// rejectEdits returns an error if an annotation that admission writes has neither the old nor the new value. It ignores
+// new authors and times, and missing annotations, which clients without support for Torpor omit when they replace an
+// object.
 func rejectEdits(old, updated *korifiv1alpha1.CFApp, m RevisionState) error {
 	want := m.ownedAnnotations()
 	maps.Copy(want, keptAnnotations(old, updated, m))
@@ -112,7 +115,8 @@ func rejectEdits(old, updated *korifiv1alpha1.CFApp, m RevisionState) error {
 	return nil
 }
 
-// ownedKeys returns the annotations that admission writes, in the order in which they are validated.
+// ownedKeys returns the keys of the annotations about revisions that admission writes, in the order in which they are
+// validated.
 func ownedKeys() []string {
 	return []string{
 		korifiv1alpha1.RevisionAnnotation, korifiv1alpha1.LastStopRevisionAnnotation, torporv1alpha1.DropletAnnotation,

@@ -22,7 +22,8 @@ const (
 )
 
 // LRPName returns the name of the LRP of a process in a revision, which is also the name of its StatefulSet. It has at
-// most 52 characters and no dot. The name of a process that is not a GUID is truncated, and a hash keeps it unique.
+// most 52 characters and no dot. A process name that is longer than maxGUID or has a dot is shortened, and a hash keeps
+// it unique.
 func LRPName(processGUID string, revision int64) string {
 	name := processGUID
 	if len(name) > maxGUID || strings.Contains(name, ".") {
@@ -31,8 +32,8 @@ func LRPName(processGUID string, revision int64) string {
 	return name + "-" + hashDigits(FormatRevision(revision), revisionDigits)
 }
 
-// StatefulSetName returns the name of an LRP's StatefulSet. This is the LRP's own name if it is short enough, as the
-// results of LRPName are. Otherwise it is derived from the name.
+// StatefulSetName returns the name of an LRP's StatefulSet. This is the LRP's own name if it has at most 52 characters
+// and no dot, as the results of LRPName. Otherwise it is a shortened name with a hash.
 func StatefulSetName(lrp string) string {
 	if len(lrp) <= maxGUID+1+revisionDigits && !strings.Contains(lrp, ".") {
 		return lrp

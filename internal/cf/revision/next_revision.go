@@ -11,17 +11,18 @@ import (
 
 // RevisionState holds the values that admission stores in the annotations of an app.
 type RevisionState struct {
-	// Revision is the current revision. LastStop is the revision that the last stop or restart began.
+	// Revision is the current revision. LastStop is the newest revision that no deployment began.
 	Revision, LastStop int64
 	// Droplet is the droplet of the revision. It is empty while the app is stopped or has no droplet.
 	Droplet string
-	// Cause is the reason for which this change began a revision. It is empty if it did not.
+	// Cause is the reason why the change begins a revision. It is empty if none begins.
 	Cause korifiv1alpha1.RestartCause
 }
 
 // NextRevision returns the state after a change, or an error if the change is rejected. old is nil for a creation. A
-// new revision begins when a started app is stopped, restarted or deployed. The state is computed from old. Therefore,
-// a change that is admitted twice begins one revision, and a repeated change begins none.
+// new revision begins when a started app is stopped, restarted or deployed, or when the old revision is unreadable. The
+// new number is computed from old. Therefore, a change that is admitted twice begins one revision, and a repeated
+// change begins none.
 func NextRevision(old, updated *korifiv1alpha1.CFApp) (RevisionState, error) {
 	if old == nil {
 		return firstState(updated)
@@ -35,8 +36,8 @@ func NextRevision(old, updated *korifiv1alpha1.CFApp) (RevisionState, error) {
 		m.Revision++
 	}
 	if m.Cause != "" && m.Cause != korifiv1alpha1.CausedByDeployment {
-		// A stop or a restart sets LastStop to the new revision, so every older revision must be deleted first. A
-		// deployment leaves LastStop unchanged, so its revision runs next to the revisions that it replaces.
+		// A stop, a restart or a repair sets LastStop to the new revision, so every older revision must be deleted
+		// first. A deployment leaves LastStop unchanged, so its revision runs next to the revisions that it replaces.
 		//
 		// Invariant: let r be a revision, s the value of LastStop when r began, and q < s another revision. No Pod of r
 		// runs while a Pod of q remains, unless revisions may overlap or the drain timeout has passed. Package process

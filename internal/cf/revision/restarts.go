@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// MaxRestarts is the number of recorded revisions of an app.
+	// MaxRestarts is the maximum number of recorded revisions of an app.
 	MaxRestarts = 20
 	// maxEndedBytes limits the size of the annotation with ended revisions. User names may be long, and all annotations
 	// together may have 256 KiB.
 	maxEndedBytes = 16 << 10
 )
 
-// DescribeCurrent returns the start and the droplet of the app's revision, as recorded by admission.
+// DescribeCurrent returns the record of the app's current revision, read from the annotations that admission writes.
 func DescribeCurrent(app *korifiv1alpha1.CFApp) korifiv1alpha1.Restart {
 	current, _, _ := ReadRevision(app)
 	r := korifiv1alpha1.Restart{
@@ -39,8 +39,8 @@ func DescribeCurrent(app *korifiv1alpha1.CFApp) korifiv1alpha1.Restart {
 // maxRestartPause is the maximum time between the stop and the start of one restart.
 const maxRestartPause = 10 * time.Second
 
-// DescribeCause returns the cause of a revision from the user's point of view. Clients restart an app by stopping and
-// starting it, so a stop with an immediate start by the same user is described as a restart.
+// DescribeCause describes the cause and the requester of a revision. Clients restart an app by stopping and starting
+// it, so a stop is described as a restart if the same user started the app within maxRestartPause.
 func DescribeCause(r korifiv1alpha1.Restart) string {
 	cause := r.Cause
 	if cause == korifiv1alpha1.CausedByStop && r.StartedAt != nil && r.StartedBy == r.By && r.StartedAt.Sub(r.At.Time) <= maxRestartPause {
@@ -49,8 +49,8 @@ func DescribeCause(r korifiv1alpha1.Restart) string {
 	return string(cause) + " by " + cmp.Or(r.By, "an unknown user")
 }
 
-// ListRestarts returns the revisions in the status of an app, and those that ended before the controller recorded them,
-// newest first.
+// ListRestarts returns at most MaxRestarts revisions, newest first: those in the status of an app, and those that ended
+// before the controller recorded them.
 func ListRestarts(app *korifiv1alpha1.CFApp) []korifiv1alpha1.Restart {
 	all := slices.Clone(app.Status.Restarts)
 	for _, ended := range readEndedRevisions(app) {
@@ -67,7 +67,7 @@ func ListRestarts(app *korifiv1alpha1.CFApp) []korifiv1alpha1.Restart {
 
 // keepEndedRevisions returns the new value of the annotation with ended revisions after a change. It adds the revision
 // that the change ends, unless the status already contains all its data. It keeps earlier revisions until the status
-// reports a newer one.
+// reports a newer one or the annotation is full.
 func keepEndedRevisions(old *korifiv1alpha1.CFApp, m RevisionState) string {
 	if old == nil || m.Cause == "" {
 		return previousAnnotation(old, torporv1alpha1.EndedRevisionsAnnotation)
@@ -92,8 +92,8 @@ func isRecorded(app *korifiv1alpha1.CFApp, current korifiv1alpha1.Restart) bool 
 	})
 }
 
-// readEndedRevisions parses the annotation that keepEndedRevisions writes, oldest first. It returns nil if the value is
-// invalid.
+// readEndedRevisions returns the revisions in the annotation that keepEndedRevisions writes, oldest first. It returns
+// nil if the value is invalid or too large.
 func readEndedRevisions(app *korifiv1alpha1.CFApp) []korifiv1alpha1.Restart {
 	text := app.Annotations[torporv1alpha1.EndedRevisionsAnnotation]
 	var ended []korifiv1alpha1.Restart

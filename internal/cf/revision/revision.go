@@ -37,8 +37,8 @@ func ParseVersion(version string) int64 {
 	return UnknownRevision
 }
 
-// HighestRevision returns the highest revision in an app's status, its annotation and the versions of its LRPs.
-// Controllers write it to status.observedRevision.
+// HighestRevision returns the highest revision in an app's status, its annotation and the versions of its LRPs. The
+// controller of apps writes it to status.observedRevision.
 func HighestRevision(app *korifiv1alpha1.CFApp, versions []string) int64 {
 	highest := app.Status.ObservedRevision
 	for _, text := range append([]string{app.Annotations[korifiv1alpha1.RevisionAnnotation]}, versions...) {
@@ -47,8 +47,8 @@ func HighestRevision(app *korifiv1alpha1.CFApp, versions []string) int64 {
 	return highest
 }
 
-// ReadRevision returns the revision of an app and the revision that its last stop began. If they are unreadable,
-// problem is the reason.
+// ReadRevision returns the revision of an app and the newest revision that no deployment began. If the first is
+// unreadable or was lowered, problem describes this.
 func ReadRevision(app *korifiv1alpha1.CFApp) (revision, lastStop int64, problem string) {
 	text, ok := app.Annotations[korifiv1alpha1.RevisionAnnotation]
 	if !ok && app.Status.ObservedRevision == 0 {

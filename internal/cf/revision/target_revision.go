@@ -8,19 +8,19 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// ExistingRevision is a revision with an LRP, which a cancelled deployment may restore.
+// ExistingRevision is a revision with an LRP or Pods. A cancelled deployment may restore it.
 type ExistingRevision struct {
 	Number int64
 	// Serves is true if at least one instance is ready.
 	Serves bool
-	// Ending is true if the revision's LRP is being deleted, so the revision cannot be restored. A revision without
-	// instances can be restored.
+	// Ending is true if the revision's LRP is being deleted or does not exist, so the revision cannot be restored. An
+	// LRP without instances can be restored.
 	Ending bool
 }
 
-// SelectTargetRevision returns the revision of an app that should run. This is the current revision, unless its
-// deployment was cancelled. After a cancellation it is the newest earlier revision that serves, or the oldest one if
-// none serves. Cloud Controller uses the same rule.
+// SelectTargetRevision returns the revision that should run. This is the current revision, unless its deployment was
+// cancelled. After a cancellation it is the newest earlier revision that serves, or the oldest one if none serves.
+// Without an earlier revision, it is the current one. Cloud Controller uses the same rule.
 func SelectTargetRevision(current, lastStop int64, cancelled bool, existing []ExistingRevision) int64 {
 	if !cancelled {
 		return current
@@ -49,8 +49,7 @@ func SelectRestored(app *korifiv1alpha1.CFApp, lrps []*eiriniv1.LRP) int64 {
 	return SelectTargetRevision(current, lastStop, true, existing)
 }
 
-// SelectReported returns the revision of a process that should run, selected from the revisions in the status of the
-// process.
+// SelectReported is like SelectTargetRevision, with the revisions in the status of a process.
 func SelectReported(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess, cancelled bool) int64 {
 	var existing []ExistingRevision
 	for _, r := range process.Status.Revisions {
@@ -60,8 +59,8 @@ func SelectReported(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess
 	return SelectTargetRevision(current, lastStop, cancelled, existing)
 }
 
-// IsDeploymentOver reports whether a deployment is finished or is being deleted. Such a deployment does not change, and
-// cannot be cancelled.
+// IsDeploymentOver reports whether a deployment is finished or is being deleted. Such a deployment no longer changes
+// its app, and cannot be cancelled.
 func IsDeploymentOver(d *torporv1alpha1.CFDeployment) bool {
 	return d.Status.Value == torporv1alpha1.FinalizedDeployment || !d.DeletionTimestamp.IsZero()
 }
