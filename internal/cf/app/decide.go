@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package app decides which processes to create for an app, which builds and packages to delete, and what the status of
-// the app reports. It is pure; package controller observes and acts.
+// Package app decides which processes to create for an app, when to end its stop, which builds and packages to delete,
+// and what the status of the app reports. It is pure; package controller observes and acts.
 package app
 
 import (
@@ -55,8 +55,8 @@ type Plan struct {
 	EndsStop bool
 }
 
-// Decide returns the processes to create, and the builds and packages to delete. Every app needs a web process, and a
-// process for each other process type of its current droplet.
+// Decide returns the plan for an app. Every app needs a web process, and a process for each other process type of its
+// current droplet.
 func Decide(o Observed) Plan {
 	processTypes := []string{korifiv1alpha1.WebProcess}
 	if o.Droplet != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/stop/savings"
 )
 
-// Report holds the results of UpdateStatus that it does not write to the status itself.
+// Report holds the results that UpdateStatus does not write to the status.
 type Report struct {
 	Ready, Draining decision.Condition
 	// Began is a revision that was observed for the first time. It is nil if no revision began, or if the creation of
@@ -24,7 +24,8 @@ type Report struct {
 	Began *korifiv1alpha1.Restart
 	// Unseen is the number of earlier revisions that ended before they were observed.
 	Unseen int64
-	// IsTransient is true if the app is still changing to its desired state, and has not just lost its readiness.
+	// IsTransient is true if the app is still changing to its desired state. It is false in the first report, and if
+	// the app has just lost its readiness.
 	IsTransient bool
 }
 
@@ -59,7 +60,7 @@ func UpdateStatus(o Observed) Report {
 }
 
 // isTransient reports whether the app is still changing to its desired state. It returns false for an app that is no
-// longer ready, so that this status is written immediately.
+// longer ready although neither its spec nor its revision has changed, so that this status is written immediately.
 func isTransient(before *korifiv1alpha1.CFAppStatus, app *korifiv1alpha1.CFApp, ready decision.Condition) bool {
 	if !process.IsProgressReason(ready.Reason) {
 		return false
@@ -83,7 +84,8 @@ func countInstances(app *korifiv1alpha1.CFApp, processes []korifiv1alpha1.CFProc
 }
 
 // summarizeProcesses returns the app's Ready and Draining conditions. Ready is the condition of the first process, by
-// type, that is not in its desired state. If all processes are in their desired state, Ready is true.
+// type, that is not in its desired state. If all processes are in their desired state, Ready is true. If there is no
+// process or the revision is unreadable, Ready is false.
 func summarizeProcesses(o Observed, unreadable string) (ready, draining decision.Condition) {
 	want := korifiv1alpha1.StoppedReason
 	if o.shouldRun() {
@@ -112,8 +114,9 @@ func summarizeProcesses(o Observed, unreadable string) (ready, draining decision
 	return ready, draining
 }
 
-// processReady returns the Ready condition of a process if it describes the app's requested state. A condition of an
-// earlier generation or revision may report the success of an earlier request.
+// processReady returns the Ready condition of a process if it describes the app's requested state. Otherwise, it
+// returns a condition with the status False. A condition of an earlier generation or revision may report the success of
+// an earlier request.
 func processReady(p *korifiv1alpha1.CFProcess, current int64, want string) decision.Condition {
 	own := meta.FindStatusCondition(p.Status.Conditions, korifiv1alpha1.ReadyCondition)
 	fresh := own != nil && p.Status.ObservedGeneration == p.Generation && p.Status.ObservedRevision == current

@@ -12,15 +12,15 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// recordRestart inserts the app's current revision at the top of the list in its status. It returns the entry if it is
-// new and was not caused by the creation of the app.
+// recordRestart inserts the app's current revision at the top of the list in the status, unless it is listed already.
+// It returns the entry if it is new and was not caused by the creation of the app.
 func recordRestart(o Observed) *korifiv1alpha1.Restart {
 	app := o.App
 	_, _, unreadable := revision.ReadRevision(app)
 	current, status := revision.DescribeCurrent(app), &app.Status
 	status.Restarts = revision.ListRestarts(app)
 	known := len(status.Restarts) > 0 && status.Restarts[0].Revision >= current.Revision
-	// A revision without a recorded cause was written by bypassing admission, so it is not counted.
+	// A revision without a recorded cause was written by bypassing admission, so it is neither recorded nor counted.
 	if unreadable != "" || !known && len(status.Restarts) > 0 && current.Cause == korifiv1alpha1.CausedByCreation {
 		return nil
 	}
@@ -43,8 +43,8 @@ func recordRestart(o Observed) *korifiv1alpha1.Restart {
 	return status.LastRestart
 }
 
-// recordSettings records the settings of each process once the process has an LRP of the revision. If two processes
-// have the same type, it records those of the older one.
+// recordSettings records the name of the Secret with the settings of each process that has an LRP of the revision. If
+// several processes have the same type, it records the settings of the oldest one.
 func recordSettings(restarts []korifiv1alpha1.Restart, o Observed) {
 	oldest := revision.FindOldestProcesses(o.Processes)
 	for i := range o.LRPs {

@@ -12,15 +12,16 @@ import (
 )
 
 const (
-	// maxUnused is the number of newest builds and packages that an app keeps even if no revision needs them, because a
-	// push may be in progress.
+	// maxUnused is the number of newest builds, and of newest packages, that an app keeps even if no revision needs
+	// them, because a push may be in progress.
 	maxUnused = 5
-	// maxExpired limits the deletions in one reconciliation. The deletion of a build triggers the next one.
+	// maxExpired limits the builds, and also the packages, that one reconciliation deletes. Each deletion triggers a
+	// reconciliation.
 	maxExpired = 50
 )
 
-// planRetention returns the builds that no recorded revision needs, and the packages from which no remaining build was
-// created.
+// planRetention returns the builds that neither a revision nor the app's spec needs, and the packages from which no
+// kept build was created. It keeps the maxUnused newest of each, and returns at most maxExpired of each.
 func planRetention(o Observed) (builds []*korifiv1alpha1.CFBuild, packages []*korifiv1alpha1.CFPackage) {
 	inUse := dropletsInUse(o.App)
 	sources := map[string]bool{}

@@ -13,8 +13,8 @@ import (
 
 const kibibytesPerMebibyte = 1024
 
-// savedRate returns the resources that a stopped app saves: the requests of all its instances. It returns zero while
-// the app is started, and until all its instances have ended after a stop. If a user scales a stopped app, the rate
+// savedRate returns the resources that a stopped app saves: the requests of its desired instances. It returns zero
+// while no stop is in effect, and until all instances have ended after a stop. If a user scales a stopped app, the rate
 // stays above zero until the processes report their state again.
 func savedRate(o Observed, ready decision.Condition) savings.Rate {
 	isAsked := !o.shouldRun() && (o.Stops.Holds() || o.Scheduled != nil)

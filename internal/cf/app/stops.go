@@ -18,7 +18,7 @@ func NextStops(app *korifiv1alpha1.CFApp, now time.Time) stoprecord.Records {
 }
 
 // readStopRequest returns the stop or start that an app requests. A stop begins a revision, and admission records the
-// user who stopped the app in it. If a user starts the app, admission records this user in the same revision.
+// requester of the stop. If a user starts the app, admission records this user in the same revision.
 func readStopRequest(app *korifiv1alpha1.CFApp) stoprecord.Request {
 	current := revision.DescribeCurrent(app)
 	asked := stoprecord.Request{Reason: app.Annotations[torporv1alpha1.ReasonAnnotation], Until: app.Annotations[torporv1alpha1.UntilAnnotation]}

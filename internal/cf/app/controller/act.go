@@ -98,8 +98,8 @@ func (c Controller) createProcesses(ctx context.Context, seen *observation, plan
 	return nil
 }
 
-// finalize deletes the objects of an app that is being deleted. The app's finalizer is removed when no LRPs and no Pods
-// are left.
+// finalize deletes the processes and LRPs of an app that is being deleted. The app's finalizer is removed when no LRPs
+// and no Pods are left.
 func (c Controller) finalize(ctx context.Context, obj *korifiv1alpha1.CFApp) (lookAgainAfter time.Duration, err error) {
 	seen, err := c.observe(ctx, obj)
 	if err != nil {

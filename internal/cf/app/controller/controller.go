@@ -50,8 +50,8 @@ type Controller struct {
 	Guard *reconcile.WriterGuard
 	// Metrics exports the states of apps and counts revisions.
 	Metrics *Metrics
-	// Ends contains the overdue stops of all controllers. Other work waits until these stops have ended. If it is nil,
-	// overdue stops have no priority.
+	// Ends contains the overdue stops of all controllers. Follow-up work and events wait until these stops have ended.
+	// If it is nil, overdue stops have no priority.
 	Ends *priority.OverdueEnds
 
 	client client.Client
@@ -113,7 +113,7 @@ func (c Controller) isEndOverdue(obj *korifiv1alpha1.CFApp) bool {
 	return app.NextStops(obj, c.Clock.Now()).HasExpired()
 }
 
-// hasJustStarted reports whether the app's stop has just ended and only follow-up work is left.
+// hasJustStarted reports whether the app's stop has just reached its end, so that only follow-up work is left.
 func (c Controller) hasJustStarted(_ context.Context, obj *korifiv1alpha1.CFApp) bool {
 	return stoprecord.Records(obj.Status.Stops).HasJustExpired(c.Clock.Now())
 }

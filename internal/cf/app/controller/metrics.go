@@ -11,8 +11,8 @@ import (
 	stopmetrics "github.com/torpor-dev/torpor/internal/stop/metrics"
 )
 
-// Metrics exports every CFApp from the cache. Values are therefore correct after the manager restarts, and disappear
-// when the CFApp is deleted. It also counts revisions. Create and register one Metrics per manager process.
+// Metrics exports the state of every CFApp in the cache. Values are therefore correct after the manager restarts, and
+// disappear when the CFApp is deleted. It also counts revisions. Create and register one Metrics per manager process.
 type Metrics struct {
 	cache reconcile.ScrapedCache
 

@@ -30,8 +30,8 @@ func (c Controller) report(obj *korifiv1alpha1.CFApp, seen *observation, plan ap
 		Rule: r.Ready.Reason, IsTransient: r.IsTransient, RequeueAfter: c.untilStopEnds(seen), Events: stoprecord.Events(before, seen.Stops, torporv1alpha1.UntilAnnotation, stopAction),
 		Changes: stoprecord.Changes("app", before, seen.Stops), Request: stoprecord.RequestOf(seen.Stops, seen.Scheduled),
 	}
-	// The event about a new revision is emitted again until the status that records the revision is saved. Other events
-	// are emitted only once.
+	// The event about a new revision follows from a difference to the stored status, so later passes repeat it until
+	// the status is saved. Other events occur in one pass only.
 	out.EventsRecur = len(out.Events) == 0 && len(seen.created) == 0
 	if r.Began != nil {
 		out.Request = decision.Request{Requester: r.Began.By}
@@ -45,7 +45,7 @@ func (c Controller) report(obj *korifiv1alpha1.CFApp, seen *observation, plan ap
 }
 
 // untilStopEnds returns the time until the end of an app's stop, when the app must be reconciled again. It returns 0 if
-// the stop has no end time.
+// there is no end time.
 func (c Controller) untilStopEnds(seen *observation) time.Duration {
 	newest := seen.Stops.RequestedStop()
 	switch {
