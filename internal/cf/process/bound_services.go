@@ -46,7 +46,7 @@ type serviceEntry struct {
 }
 
 // FormatServices returns the value of VCAP_SERVICES, an object with lists of services by label. The lists are ordered
-// by name.
+// by the names of the service instances.
 func FormatServices(bound []BoundService) ([]byte, error) {
 	byLabel := map[string][]serviceEntry{}
 	bound = slices.SortedFunc(slices.Values(bound), func(a, b BoundService) int {

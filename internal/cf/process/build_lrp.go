@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// DefaultPort is the port of a web process whose image exposes no port.
+	// DefaultPort is the port of a web process if neither the process nor its image specifies a port.
 	DefaultPort = 8080
 	// launcher runs a command in an image that buildpacks have built.
 	launcher        = "/cnb/lifecycle/launcher"
@@ -31,15 +31,15 @@ type LRPSource struct {
 	Droplet *korifiv1alpha1.Droplet
 	// Settings is the Secret with the settings of the revision.
 	Settings *corev1.Secret
-	// Surroundings is passed to the app in environment variables.
+	// Surroundings is passed to the app in VCAP_APPLICATION.
 	Surroundings Surroundings
 }
 
-// Surroundings describes the space and the addresses of an app.
+// Surroundings describes the space and the routes of an app.
 type Surroundings struct {
 	// SpaceName, OrgGUID and OrgName are empty if they are unknown.
 	SpaceName, OrgGUID, OrgName string
-	// Addresses are the addresses of the app's routes.
+	// Addresses are the URIs of the app's routes.
 	Addresses []string
 }
 

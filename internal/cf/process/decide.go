@@ -9,8 +9,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// staleInterval is the requeue interval if cached objects seem stale. The event of a newer object also triggers a
-// reconciliation.
+// staleInterval is the requeue interval while cached objects seem stale, or while another client must act first. Events
+// also trigger reconciliations.
 const staleInterval = 5 * time.Second
 
 // endSlack is the additional time that a kubelet has to report that a Pod has terminated.
@@ -68,7 +68,7 @@ func Decide(o Observed) Plan {
 	return p
 }
 
-// isDeleted reports whether the process or its app is being deleted.
+// isDeleted reports whether the process is being deleted, or its app is deleted.
 func (o Observed) isDeleted() bool { return o.Deleted }
 
 // isAppUnreadable reports whether the app's revision cannot be read.
@@ -80,10 +80,10 @@ func (o Observed) hasNewerLRP() bool { return o.newerLRP() != nil }
 // hasObsoleteLRPs reports whether there are LRPs to delete.
 func (o Observed) hasObsoleteLRPs() bool { return len(o.lrpsToDelete()) > 0 }
 
-// isStopping reports whether the app should be stopped, but LRPs or Pods of it remain.
+// isStopping reports whether the app should be stopped, but LRPs or Pods of the process remain.
 func (o Observed) isStopping() bool { return !o.App.Started && !o.obsoleteRemains().isEmpty() }
 
-// isStopped reports whether the app is stopped.
+// isStopped reports whether the app should be stopped. While LRPs or Pods remain, an earlier rule matches.
 func (o Observed) isStopped() bool { return !o.App.Started }
 
 // lacksDroplet reports whether the needed LRP cannot be created because its droplet is missing.
@@ -92,7 +92,7 @@ func (o Observed) lacksDroplet() bool { return o.lacksTargetLRP() && o.NoDroplet
 // isDeploying reports whether there are LRPs that a deployment replaces.
 func (o Observed) isDeploying() bool { return len(o.olderLRPs()) > 0 }
 
-// isStarting reports whether not all desired instances are ready.
+// isStarting reports whether fewer instances of the target revision are ready than desired.
 func (o Observed) isStarting() bool { return o.podsOf(o.TargetRevision()).Ready < o.Desired }
 
 // hasReplacedInstances reports whether instances of replaced revisions can be removed.
@@ -110,8 +110,8 @@ func (o Observed) needsScaling() bool {
 	return target != nil && target.Instances != o.wantedInstances()
 }
 
-// isNameInUse reports whether the target LRP cannot be created or used, because an object with its name is being
-// deleted or has another owner.
+// isNameInUse reports whether the target LRP cannot be created or used, because an LRP with its name is being deleted,
+// or has another owner or revision.
 func (o Observed) isNameInUse() bool {
 	if target := o.targetLRP(); target != nil {
 		return target.Deleting
@@ -129,7 +129,7 @@ func (o Observed) isNameInUse() bool {
 }
 
 // timeUntilDrainTimeout returns the time until the drain timeout, after which the target revision may start and a
-// deployment may complete. It returns 0 if no Pod is draining.
+// deployment may complete. It returns 0 if nothing is draining, or if the timeout is unlimited or has passed.
 func timeUntilDrainTimeout(o Observed) time.Duration {
 	waitedFor := o.obsoleteRemains()
 	if waitedFor.since.IsZero() && o.App.Started {

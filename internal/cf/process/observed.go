@@ -16,7 +16,7 @@ import (
 // Observed holds the input of Decide for one process.
 type Observed struct {
 	Now time.Time
-	// Deleted is true if the process or its app is being deleted.
+	// Deleted is true if the process or its app is being deleted, or if the app does not exist.
 	Deleted bool
 	// ProcessGUID is the name of the CFProcess.
 	ProcessGUID string
@@ -35,7 +35,7 @@ type Observed struct {
 	// Pods has one entry for each revision with Pods, even if the revision has no LRP.
 	Pods []podstatus.RevisionPods
 	// UpstreamPods is the number of Pods of the process that Korifi's own runner has created. Torpor neither counts
-	// them as instances nor deletes them.
+	// them as instances nor deletes them. It is 0 while the process has an LRP.
 	UpstreamPods int
 }
 
@@ -55,7 +55,7 @@ type DesiredApp struct {
 
 // RolloutOptions describes the progress of a deployment. The zero value is rolling, one instance at a time.
 type RolloutOptions struct {
-	// MaxInFlight is the number of instances that may start before others are removed. 0 means 1.
+	// MaxInFlight is the number of new instances that may be starting at the same time. 0 means 1.
 	MaxInFlight int32
 	// CanaryPercent, if positive, is the percentage of instances at which the new revision pauses.
 	CanaryPercent int32
@@ -116,8 +116,8 @@ func DesiredInstances(p *korifiv1alpha1.CFProcess) int32 {
 	}
 }
 
-// olderLRPs returns the LRPs that a deployment replaces, newest first. It omits LRPs from before the last stop and
-// spare LRPs.
+// olderLRPs returns the LRPs that a deployment replaces, newest first. It omits spare LRPs, LRPs from before the last
+// stop, and LRPs that are being deleted.
 func (o Observed) olderLRPs() []ObservedLRP {
 	var found []ObservedLRP
 	for _, l := range o.LRPs {
@@ -168,7 +168,7 @@ func ReadRevisionBefore(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFPro
 	return revision.SelectReported(app, process, true)
 }
 
-// ServingRevisions returns the replaced revisions that still serve. These began at or after the last stop and still
+// ServingRevisions returns the replaced revisions that may still serve. These began at or after the last stop and still
 // have desired instances. A deployment replaces older revisions, and its cancellation replaces the newest one.
 func ServingRevisions(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) (replaced []korifiv1alpha1.RevisionStatus) {
 	current, lastStop, _ := revision.ReadRevision(app)
@@ -219,7 +219,7 @@ func (o Observed) targetStaying() int32 {
 	return min(target.Instances, o.podsOf(target.Revision).Ready)
 }
 
-// lrpsToDelete returns the sorted names of the obsolete LRPs.
+// lrpsToDelete returns the sorted names of the obsolete LRPs that are not being deleted yet.
 func (o Observed) lrpsToDelete() []string {
 	var names []string
 	for _, l := range o.LRPs {
@@ -253,8 +253,8 @@ func (o Observed) newerLRP() *ObservedLRP {
 // remainingObjects counts the remaining LRPs and Pods of a set of revisions.
 type remainingObjects struct {
 	lrps, pods int32
-	// since is the time of the first deletion request. Without such a request, for example for a Pod without an LRP, it
-	// is the start of the app's revision, so the wait is finite.
+	// since is the time at which the first of them was deleted or left its Services. If only Pods without such a time
+	// remain, it is the start of the app's revision, so the wait is finite.
 	since time.Time
 }
 
@@ -306,8 +306,8 @@ func (o Observed) isOverdue(left remainingObjects) bool {
 	return o.App.DrainTimeout > 0 && !left.since.IsZero() && o.Now.Sub(left.since) >= o.App.DrainTimeout
 }
 
-// waitsForDrain reports whether the target revision must not have Pods yet. A target with an LRP does not wait. A
-// cancelled deployment does not wait either, because its target already has an LRP.
+// waitsForDrain reports whether the target revision must not have Pods yet. A target with an LRP does not wait. The
+// restored revision of a cancelled deployment does not wait either, because it has an LRP.
 func (o Observed) waitsForDrain() bool {
 	return o.App.Started && o.Desired > 0 && o.targetLRP() == nil && !o.App.Overlap && !o.obsoleteRemains().isEmpty() && !o.hasDrainTimedOut()
 }

@@ -20,7 +20,7 @@ type Plan struct {
 	After time.Duration
 }
 
-// Action is one change in Kubernetes. Only the types in this file implement it. Every action can be repeated. The
+// Action is a change in Kubernetes. Only the types in this file implement it. Every action can be repeated. The
 // controller does not wait for its completion.
 //
 //sumtype:decl

@@ -127,8 +127,8 @@ func (o Observed) TargetRefusal() string {
 }
 
 // timeUntilLate returns the time until the node of a terminating instance is reported as unresponsive. It returns 0 if
-// that time has passed, or if no instance of the target revision is terminating. Kubernetes does not create a second
-// Pod with the same index before the first is confirmed to be deleted.
+// that time has passed, no instance of the target revision is terminating, or enough of its instances are ready.
+// Kubernetes does not create a second Pod with the same index before the first is confirmed to be deleted.
 func (o Observed) timeUntilLate() time.Duration {
 	pods := o.podsOf(o.TargetRevision())
 	if pods.EndsBy.IsZero() || pods.Ready >= o.Desired {

@@ -16,7 +16,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// RevisionSettings holds the settings of a process in a revision, apart from the droplet. A rollback restores them.
+// RevisionSettings holds the settings that a rollback restores for a process, in addition to the droplet.
 type RevisionSettings struct {
 	Command     string                     `json:"command,omitempty"`
 	HealthCheck korifiv1alpha1.HealthCheck `json:"healthCheck"`

@@ -42,9 +42,9 @@ func (o Observed) isCanaryComplete() bool {
 	return share > 0 && o.podsOf(o.TargetRevision()).Ready >= share
 }
 
-// nextToRetire returns the next LRP, other than the target's, with too many instances, and the number of instances that
-// it keeps. The oldest revisions are retired first. The revision of a cancelled deployment is retired even before them,
-// because a full quota might otherwise prevent the restored revision from growing.
+// nextToRetire returns the next LRP, other than the target's, with too many or no instances, and the number of
+// instances that it keeps. The oldest revisions are retired first. The revision of a cancelled deployment is retired
+// even before them, because a full quota might otherwise prevent the restored revision from growing.
 //
 // Invariant: let d be the desired instances, and n the ready instances that the LRPs of all revisions keep. After a
 // retirement, n is at least the smaller of d and n before it, so a deployment never removes a ready instance that is

@@ -25,8 +25,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// act performs the action of a plan. It returns ErrStale, without a change, if the objects in the API server differ
-// from the observation.
+// act performs the action of a plan. It returns ErrStale if the objects in the API server differ from the observation.
 func (c Controller) act(ctx context.Context, seen *observation, plan process.Plan) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
@@ -86,8 +85,8 @@ func (c Controller) createLRP(ctx context.Context, seen *observation, do process
 	return nil
 }
 
-// pruneSettings deletes settings that no recorded revision needs. It keeps settings that are younger than an hour,
-// because they may belong to a revision that has not been recorded yet.
+// pruneSettings deletes the process's settings that neither a recorded revision nor an LRP needs. It keeps settings
+// that are younger than an hour, because they may belong to a revision that has not been recorded yet.
 func (c Controller) pruneSettings(ctx context.Context, seen *observation) error {
 	needed := map[string]bool{}
 	for _, r := range seen.app.Status.Restarts {
@@ -188,7 +187,8 @@ func (c Controller) requireSameApp(ctx context.Context, app *korifiv1alpha1.CFAp
 	return nil
 }
 
-// requireSameProcess returns ErrStale if the spec of the process in the API server differs from the cached one.
+// requireSameProcess returns ErrStale if the process in the API server is deleted or has another spec than the cached
+// one.
 func (c Controller) requireSameProcess(ctx context.Context, process *korifiv1alpha1.CFProcess) error {
 	var live korifiv1alpha1.CFProcess
 	err := c.live.Get(ctx, client.ObjectKeyFromObject(process), &live)

@@ -43,8 +43,8 @@ type Controller struct {
 	Metrics *Metrics
 	// PodCache caches the Pods of apps.
 	PodCache *podcache.Cache
-	// Ends contains the overdue stops of all controllers. Other work waits until these stops have ended. If it is nil,
-	// overdue stops have no priority.
+	// Ends contains the overdue stops of all controllers. Follow-up work and events wait until these stops have ended.
+	// If it is nil, overdue stops have no priority.
 	Ends *priority.OverdueEnds
 
 	client client.Client
@@ -94,7 +94,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 			Report:  c.report,
 			Status: reconcilestatus.Storage[*korifiv1alpha1.CFProcess]{
 				Conditions: func(process *korifiv1alpha1.CFProcess) *[]metav1.Condition { return &process.Status.Conditions },
-				// Korifi's schema drops these fields, but the controllers of apps and deployments need them.
+				// Korifi's schema drops these fields, but the controller of apps and the CF API need them.
 				Remember: func(process *korifiv1alpha1.CFProcess) map[string]any {
 					return map[string]any{"observedRevision": process.Status.ObservedRevision, "revisions": process.Status.Revisions}
 				},
@@ -106,8 +106,8 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	return nil
 }
 
-// hasJustStarted reports whether the app's stop has just ended, so that the work for its process is only follow-up
-// work.
+// hasJustStarted reports whether the app's stop has just reached its end, so that the work for its process is only
+// follow-up work.
 func (c Controller) hasJustStarted(ctx context.Context, process *korifiv1alpha1.CFProcess) bool {
 	app := &korifiv1alpha1.CFApp{}
 	key := client.ObjectKey{Namespace: process.Namespace, Name: process.Spec.AppRef.Name}

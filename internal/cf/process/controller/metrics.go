@@ -18,7 +18,7 @@ import (
 type Metrics struct {
 	firstReady, drain prometheus.Histogram
 
-	// draining maps each process to the start time of its drain.
+	// draining maps the UID of each draining process to the start time of the drain.
 	draining sync.Map
 }
 

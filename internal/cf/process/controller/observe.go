@@ -45,7 +45,7 @@ func (o *observation) scheduledEnd() time.Time {
 	return stoprecord.ScheduledEnd(o.app.Status.ScheduledStops, o.app.Annotations, o.Now)
 }
 
-// observe reads the objects from the caches.
+// observe reads the objects from the caches, except for Korifi's Pods.
 func (c Controller) observe(ctx context.Context, obj *korifiv1alpha1.CFProcess) (*observation, error) {
 	o := &observation{process: obj, app: &korifiv1alpha1.CFApp{}}
 	o.Now, o.ProcessGUID, o.Desired = c.Clock.Now(), obj.Name, process.DesiredInstances(obj)

@@ -15,9 +15,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/route"
 )
 
-// readSurroundings reads the space and the addresses of an app from the cache. A namespace without a CFSpace counts as
-// a space with the namespace's name. Cached objects are not copied, because the lists contain the objects of all spaces
-// and are only searched.
+// readSurroundings reads the space and the routes of an app from the cache. A namespace without a CFSpace counts as a
+// space with the namespace's name. Cached spaces, orgs and domains are not copied, because the lists contain the
+// objects of all spaces and are only searched.
 func (c Controller) readSurroundings(ctx context.Context, app *korifiv1alpha1.CFApp) (process.Surroundings, error) {
 	found := process.Surroundings{SpaceName: app.Namespace}
 	var spaces korifiv1alpha1.CFSpaceList
@@ -39,7 +39,7 @@ func (c Controller) readSurroundings(ctx context.Context, app *korifiv1alpha1.CF
 	return found, err
 }
 
-// listAddresses returns the sorted addresses of the routes to an app.
+// listAddresses returns the sorted URIs of the routes to an app.
 func (c Controller) listAddresses(ctx context.Context, app *korifiv1alpha1.CFApp) ([]string, error) {
 	var routes korifiv1alpha1.CFRouteList
 	var domains korifiv1alpha1.CFDomainList

@@ -105,7 +105,7 @@ func specOrAnnotationsChanged() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers())
 }
 
-// deploymentEnds selects the update with which a deployment finishes, after which it can no longer be cancelled.
+// deploymentEnds selects the update that finishes or deletes a deployment, which can then no longer be cancelled.
 func deploymentEnds() predicate.Predicate {
 	return reconcile.FieldChanged(func(d *torporv1alpha1.CFDeployment) any { return revision.IsDeploymentOver(d) })
 }
