@@ -14,7 +14,8 @@ import (
 
 const (
 	millisPerSecond = 1000
-	// startPeriod is the shortest possible period, because a responding instance should soon be ready.
+	// startPeriod and livePeriod are in seconds. startPeriod is the shortest possible period, because a responding
+	// instance should soon be ready.
 	startPeriod    = 1
 	livePeriod     = 30
 	defaultStartMs = 60_000

@@ -245,11 +245,11 @@ type ApplicationInfo struct {
 	SpaceGUID, SpaceName, OrgGUID, OrgName string
 	// MemoryMB and DiskMB are the limits of the process.
 	MemoryMB, DiskMB int64
-	// Addresses are the addresses of the app's routes.
+	// Addresses are the URIs of the app's routes.
 	Addresses []string
 }
 
-// VCAPApplication returns the value of VCAP_APPLICATION. It omits unknown values.
+// VCAPApplication returns the value of VCAP_APPLICATION. It omits an unknown space name and org.
 func (a ApplicationInfo) VCAPApplication() map[string]any {
 	addresses := append([]string{}, a.Addresses...)
 	all := map[string]any{

@@ -130,8 +130,8 @@ func (c Controller) release(ctx context.Context, obj *eiriniv1.LRP) error {
 	return err
 }
 
-// hasReleased reports whether this controller has removed the LRP's finalizer. The cache may show the deletion of the
-// StatefulSet before that of the LRP. A reconciliation between the two would repeat requests.
+// hasReleased reports whether this controller has recently removed the LRP's finalizer. The cache may show the deletion
+// of the StatefulSet before that of the LRP. A reconciliation between the two would repeat requests.
 func (c Controller) hasReleased(obj *eiriniv1.LRP) bool {
 	if c.released == nil || obj.DeletionTimestamp.IsZero() {
 		return false

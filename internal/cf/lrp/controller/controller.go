@@ -130,8 +130,8 @@ func (c Controller) lrpsForPod(ctx context.Context, pod client.Object) []ctrl.Re
 	return requests
 }
 
-// otherLRPs maps an LRP to the other LRPs of its process. If the LRP is being deleted, instances of the other LRPs that
-// are removed need not continue to serve during the stop delay.
+// otherLRPs maps an LRP to the other LRPs of its process. When the deletion of the LRP begins, their removed instances
+// may no longer need to serve during the stop delay.
 func (c Controller) otherLRPs(ctx context.Context, o client.Object) []ctrl.Request {
 	obj, ok := o.(*eiriniv1.LRP)
 	if !ok {

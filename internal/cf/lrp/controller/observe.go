@@ -25,7 +25,7 @@ import (
 const (
 	// maxEvents is larger than the number of events that a StatefulSet has with the same reason.
 	maxEvents = 100
-	// maxRefusal limits the length of each message from an event or a Pod.
+	// maxRefusal limits the bytes of each message from an event or a Pod.
 	maxRefusal = 500
 )
 

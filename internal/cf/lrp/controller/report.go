@@ -73,8 +73,8 @@ func lackingSince(o lrp.Observed) time.Time {
 	return since
 }
 
-// isTransient reports whether the LRP is still changing to its desired state. It returns false for an LRP that is no
-// longer ready, so that this status is written immediately.
+// isTransient reports whether the LRP is still changing to its desired state. It returns false for an LRP that has a
+// conflict, or is no longer ready although its spec has not changed, so that this status is written immediately.
 func isTransient(obj *eiriniv1.LRP, before *eiriniv1.LRPStatus, p lrp.Plan) bool {
 	lost := before.ObservedGeneration == obj.Generation && meta.IsStatusConditionTrue(before.Conditions, korifiv1alpha1.ReadyCondition)
 	return p.Conflict == "" && !lost && !meta.IsStatusConditionTrue(obj.Status.Conditions, korifiv1alpha1.ReadyCondition)
