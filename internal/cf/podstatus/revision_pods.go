@@ -14,8 +14,8 @@ import (
 // RevisionPods counts the Pods of one revision of a process.
 type RevisionPods struct {
 	Revision int64
-	// Alive is the number of Pods that are not draining. Of these, Ready are ready, and Crashed have crashed and are
-	// not restarted soon.
+	// Alive is the number of Pods that are not draining. Of these, Ready are ready, and Crashed have crashed or cannot
+	// be started.
 	Alive, Ready, Crashed int32
 	// Draining is the number of Pods that are terminating or have left their Services. Since is the time at which the
 	// first of them left its Services, or at which its deletion was requested.
