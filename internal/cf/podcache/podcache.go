@@ -120,9 +120,9 @@ func (c *Cache) release(k *sharedKind) {
 	}
 }
 
-// trim removes the fields of Pods and StatefulSets that are never read. There are tens of thousands of these objects,
-// and their templates make up most of their size. Patches are computed against the trimmed object, so a template is
-// never written.
+// trim removes the fields of Pods and StatefulSets that are never read. There may be tens of thousands of these
+// objects, and their templates make up most of their size. Patches are computed against the trimmed object, so a
+// template is never written.
 func trim(o any) (any, error) {
 	if set, ok := o.(*appsv1.StatefulSet); ok {
 		set.Spec.Template = corev1.PodTemplateSpec{}

@@ -27,8 +27,8 @@ import (
 
 var errShareEnded = errors.New("expected a running group of controllers, found a stopped one: call ShareWith again when the group starts")
 
-// Share is one group's access to a Cache, from the start to the stop of the group. It reads the kinds for which Watch
-// has returned sources.
+// Share is one group's access to a Cache, from the start to the stop of the group. It reads the kinds whose sources
+// from Watch have started.
 type Share struct {
 	of *Cache
 
