@@ -45,7 +45,7 @@ const (
 // errNoImage means that the image name refers to content that is not an image.
 var errNoImage = errors.New("the registry's response is not an image")
 
-// errUnreadableSecret means that a Secret is not a valid image pull Secret. Its content is not shown.
+// errUnreadableSecret means that an image pull Secret cannot be read or is invalid. Its content is not shown.
 var errUnreadableSecret = errors.New("a Secret of spec.source.registry.imagePullSecrets cannot be read")
 
 // imageReader reads the metadata of an image from its registry.
@@ -161,8 +161,8 @@ func chooseImage(descriptor *remote.Descriptor) (v1.Image, error) {
 	return index.Image(manifest.Manifests[at].Digest)
 }
 
-// listPorts returns the TCP ports of EXPOSE instructions in ascending order, because an image does not store their
-// original order.
+// listPorts returns the first maxPorts TCP ports of EXPOSE instructions in ascending order, because an image does not
+// store their original order.
 func listPorts(exposed map[string]struct{}) []int32 {
 	var ports []int32
 	for text := range exposed {

@@ -30,7 +30,8 @@ const (
 	idleTimeout    = 30 * time.Second
 	// maxIdleConnections limits the idle connections to all registries combined.
 	maxIdleConnections = 32
-	// maxRequests limits the number of requests for one image. Redirects and token requests need fewer.
+	// maxRequests limits the number of requests for one image. Even with redirects and token requests, an image needs
+	// fewer.
 	maxRequests = 30
 )
 
@@ -44,8 +45,8 @@ var (
 // Policy defines which registries may be contacted. The zero value allows none.
 type Policy struct {
 	isAnyPublic bool
-	// Servers in listed may have any address except link-local addresses and those of metadata services. listed
-	// includes the servers in plain.
+	// Servers in listed may have any address, but link-local addresses and those of metadata services must be listed
+	// themselves. listed includes the servers in plain.
 	listed, plain httpguard.Endpoints
 }
 

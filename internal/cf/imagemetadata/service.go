@@ -48,7 +48,7 @@ type Question struct {
 	// Build is the build that needs a droplet. UID distinguishes it from a build with the same name that was deleted.
 	Build types.NamespacedName
 	UID   types.UID
-	// Registry is the registry of the package.
+	// Registry holds the image of the package and its pull Secrets.
 	Registry korifiv1alpha1.Registry
 }
 
