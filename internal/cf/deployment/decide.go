@@ -29,7 +29,8 @@ type Observed struct {
 	HasLaterDeployment bool
 	// LRPs are the app's LRPs, read from the API server. They are read only if the deployment is to be cancelled.
 	LRPs []eiriniv1.LRP
-	// Finished are the finished deployments of the same app. They are read only if this deployment is finished.
+	// Finished are the finished deployments of the same app. They are read only if this deployment is finished or being
+	// deleted.
 	Finished []torporv1alpha1.CFDeployment
 }
 
@@ -39,7 +40,7 @@ type Action int
 // These are the actions on a deployment.
 const (
 	DoNothing Action = iota
-	// BeginRevision changes the app so that admission begins a new revision.
+	// BeginRevision changes the app so that admission begins a new revision, or starts a stopped app.
 	BeginRevision
 	// CancelRevision marks the deployment as cancelled in the app, and restores the earlier droplet.
 	CancelRevision

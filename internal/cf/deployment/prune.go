@@ -13,7 +13,7 @@ import (
 // records.
 const maxFinished = 20
 
-// planPrune returns a plan that deletes the oldest finished deployments of the app.
+// planPrune returns a plan that keeps the maxFinished newest finished deployments of the app, and deletes the others.
 func planPrune(o Observed) Plan {
 	finished := slices.Clone(o.Finished)
 	slices.SortFunc(finished, func(a, b torporv1alpha1.CFDeployment) int { return revision.CompareByAge(&a, &b) })

@@ -63,7 +63,7 @@ func (c Controller) observe(ctx context.Context, d *torporv1alpha1.CFDeployment)
 	return o, nil
 }
 
-// listFinished lists the finished deployments of the same app.
+// listFinished lists the finished deployments of the same app that are not being deleted.
 func (c Controller) listFinished(ctx context.Context, d *torporv1alpha1.CFDeployment) ([]torporv1alpha1.CFDeployment, error) {
 	var list torporv1alpha1.CFDeploymentList
 	if err := c.client.List(ctx, &list, client.InNamespace(d.Namespace), client.MatchingFields{byApp: d.Spec.AppRef.Name}); err != nil {

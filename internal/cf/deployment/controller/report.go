@@ -11,7 +11,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// report writes the progress of the deployment to its status. It does not change the status of a finished deployment.
+// report writes the progress of the deployment to its status. In the status of a finished deployment, it changes only
+// the observed generation.
 func (c Controller) report(d *torporv1alpha1.CFDeployment, seen deployment.Observed, plan deployment.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
 	status, out := &d.Status, reconcile.FollowUp{Rule: plan.Why}
 	if revision.IsDeploymentOver(d) {
