@@ -52,7 +52,8 @@ type Observed struct {
 	Publisher Publisher
 	// Domain is the domain of the route. It is nil if it does not exist, or if an older domain has the same name.
 	Domain *korifiv1alpha1.CFDomain
-	// Holder is the older route that has reserved the address, as NAMESPACE/NAME. It is empty if the address is free.
+	// Holder is the older route that has reserved the host or the same host and path, as NAMESPACE/NAME. It is empty if
+	// there is none.
 	Holder string
 	// Apps contains the existing apps of the destinations by name. Processes contains their processes by app and type.
 	Apps      map[string]*korifiv1alpha1.CFApp
@@ -68,10 +69,10 @@ type Observed struct {
 type Plan struct {
 	// Services contains one Service for each destination. Other Services of the route are deleted.
 	Services []*corev1.Service
-	// HTTPRoute or Ingress sends the requests for the address to the Services. Both are nil if there are no Services.
+	// HTTPRoute or Ingress sends the requests for the route to the Services. Both are nil if there are no Services.
 	HTTPRoute *gatewayv1.HTTPRoute
 	Ingress   *networkingv1.Ingress
-	// Destinations are the destinations that receive requests.
+	// Destinations are the destinations whose app and process exist.
 	Destinations []korifiv1alpha1.RouteDestination
 	IsValid      bool
 	Ready        decision.Condition
@@ -110,7 +111,7 @@ var hostPattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 // pathPattern excludes the characters that end a path, and the characters that gateways interpret as patterns.
 var pathPattern = regexp.MustCompile(`^(/[-A-Za-z0-9._~]+)+$`)
 
-// CheckAddress returns a message about an invalid address. It returns "" if the address is valid.
+// CheckAddress returns a message about an invalid protocol, host or path. It returns "" if all are valid.
 func CheckAddress(spec korifiv1alpha1.CFRouteSpec) string {
 	switch {
 	case spec.Protocol != "" && spec.Protocol != korifiv1alpha1.HTTPRouteProtocol:
@@ -128,15 +129,15 @@ func CheckAddress(spec korifiv1alpha1.CFRouteSpec) string {
 // HostOf returns the host in lower case, because host names are case-insensitive.
 func HostOf(spec korifiv1alpha1.CFRouteSpec) string { return strings.ToLower(spec.Host) }
 
-// HostKey returns a key that is the same for all routes with the same host.
+// HostKey returns a key that is the same for all routes with the same host and domain.
 func HostKey(spec korifiv1alpha1.CFRouteSpec) string {
 	return spec.DomainRef.Namespace + "/" + spec.DomainRef.Name + "/" + HostOf(spec)
 }
 
-// FindHolder returns the older route with the same host that prevents a route from getting its address, or nil. As in
-// Cloud Controller, the space with a host's oldest route owns the host with all its paths. Requests are sent to the
-// route with the longest matching path. Without this rule, another space could use a longer path to receive requests
-// for the first space, including passwords.
+// FindHolder returns the older route with the same host that prevents a route from being published, or nil. As in Cloud
+// Controller, the space with a host's oldest route owns the host with all its paths. Requests are sent to the route
+// with the longest matching path. Without this rule, another space could use a longer path to receive requests for the
+// first space, including passwords.
 func FindHolder(obj *korifiv1alpha1.CFRoute, ofHost []*korifiv1alpha1.CFRoute) *korifiv1alpha1.CFRoute {
 	holder := obj
 	for _, other := range ofHost {
@@ -177,7 +178,7 @@ func findProblem(o Observed) (decision.Condition, bool) {
 	return decision.Condition{}, false
 }
 
-// backend is a destination whose app exists.
+// backend is a destination whose app and process exist.
 type backend struct {
 	destination korifiv1alpha1.RouteDestination
 	// appName is the app's name as a label value.
@@ -185,8 +186,8 @@ type backend struct {
 	weight  int32
 }
 
-// listBackends sets the weight of each destination to its desired number of instances. A stopped app receives no
-// requests while another destination runs.
+// listBackends returns the destinations whose app and process exist, weighted by their desired instances. A stopped app
+// receives no requests while another destination runs.
 func listBackends(o Observed) []backend {
 	var all []backend
 	var total int32

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller publishes CFRoutes: a Service for each destination, and an HTTPRoute or an Ingress for the address.
+// Package controller publishes each CFRoute with a Service for each destination, and with an HTTPRoute or an Ingress.
 package controller
 
 import (
@@ -89,9 +89,9 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	b := builder.ControllerManagedBy(mgr).Named(Name).
 		WithOptions(reconcile.WorkerOptions{Count: 5, PassTimeout: time.Minute}.Options()).
 		For(&korifiv1alpha1.CFRoute{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		// If a host or an address becomes free, the next route for it is served without delay. The other routes of a
-		// host are also enqueued when a route is created. Timestamps have whole seconds, so the new route may count as
-		// the oldest.
+		// If a host or a path becomes free, the next route for it is served without delay. The other routes of a host
+		// are also enqueued when a route is created. Timestamps have whole seconds, so the new route may count as the
+		// oldest.
 		Watches(&korifiv1alpha1.CFRoute{}, handler.EnqueueRequestsFromMapFunc(c.routesBy(byHost, hostOfObject)), builder.WithPredicates(addressChanged())).
 		Watches(&korifiv1alpha1.CFDomain{}, handler.EnqueueRequestsFromMapFunc(c.routesOfSameDomains)).
 		Watches(&korifiv1alpha1.CFApp{}, handler.EnqueueRequestsFromMapFunc(c.routesBy(byApp, keyOfObject)), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, scheduledStopsChanged()))).
@@ -137,8 +137,8 @@ func (c Controller) report(obj *korifiv1alpha1.CFRoute, seen route.Observed, pla
 	return reconcile.FollowUp{Rule: plan.Ready.Reason}
 }
 
-// routesOfSameDomains returns the routes of all domains with the same name. When such a domain is created or deleted,
-// another one may become valid.
+// routesOfSameDomains returns the routes of all domains that have the given domain's name. When such a domain is
+// created or deleted, another one may become valid.
 func (c Controller) routesOfSameDomains(ctx context.Context, obj client.Object) []ctrl.Request {
 	all := c.routesBy(byDomain, keyOfObject)(ctx, obj)
 	domain, isDomain := obj.(*korifiv1alpha1.CFDomain)

@@ -34,8 +34,8 @@ func (c Controller) observe(ctx context.Context, obj *korifiv1alpha1.CFRoute) (r
 	return seen, nil
 }
 
-// observeAddress finds the domain, and the route that has reserved the address or its host. The result depends on
-// creation timestamps, not on the order in which a cache has received the routes.
+// observeAddress finds the domain, and the older route that has reserved the host or the same host and path. The result
+// depends on creation timestamps, not on the order in which a cache has received the routes.
 func (c Controller) observeAddress(ctx context.Context, seen *route.Observed) error {
 	ref := seen.Route.Spec.DomainRef
 	var domain korifiv1alpha1.CFDomain
