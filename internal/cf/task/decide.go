@@ -23,7 +23,7 @@ const (
 	retention = 31 * 24 * time.Hour
 	// waitInterval is the delay before the next reconciliation if no event will trigger one.
 	waitInterval = 10 * time.Second
-	// defaultMegabytes is the default memory and disk size for an app without a web process.
+	// defaultMegabytes is the default memory and disk size of a task if its app has no web process.
 	defaultMegabytes = 1024
 )
 
@@ -31,10 +31,11 @@ const (
 type Observed struct {
 	Task *korifiv1alpha1.CFTask
 	Now  time.Time
-	// App is the task's app, and Web is the app's web process. Each is nil if it does not exist.
+	// App is the task's app, and Web is the app's web process. Each is nil if it does not exist, or if the Job exists.
 	App *korifiv1alpha1.CFApp
 	Web *korifiv1alpha1.CFProcess
-	// Droplet is the task's droplet, or the app's droplet if the task has none yet. It is nil if there is neither.
+	// Droplet is the task's droplet, or the app's droplet if the task has none yet. It is nil if there is neither, or
+	// if the Job exists.
 	Droplet *korifiv1alpha1.Droplet
 	// Highest is the highest number of all tasks of the app. It is read only if the task has no number yet.
 	Highest int64

@@ -35,7 +35,7 @@ const Name = "torpor-tasks"
 type Controller struct {
 	// Clock is replaced in tests.
 	Clock clock.PassiveClock
-	// Pods are the options for the Pods of all apps.
+	// Pods are the options for the Pods of tasks and apps.
 	Pods lrp.PodOptions
 	// WatchNamespaces restricts the controller to these namespaces. If it is empty, the controller handles all
 	// namespaces.
@@ -106,7 +106,7 @@ func (c Controller) act(ctx context.Context, seen task.Observed, plan task.Plan)
 			return ignoreStale(err)
 		}
 	case task.DeleteJob:
-		// The Job's Pods receive SIGTERM and are deleted together with the Job.
+		// The garbage collector then deletes the Job's Pods, which receive SIGTERM.
 		err := c.client.Delete(ctx, seen.Job, client.Preconditions{UID: new(seen.Job.UID)}, client.PropagationPolicy("Background"))
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete the Job: %w", err)
