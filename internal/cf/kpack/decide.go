@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package kpack decides how kpack builds the droplet of a CFBuild whose package contains source code. It is pure;
-// package controller observes and acts. It uses kpack only through its CustomResourceDefinitions:
+// package controller observes and acts. Both use kpack only through its CustomResourceDefinitions:
 // https://github.com/buildpacks-community/kpack/blob/main/docs/image.md
 package kpack
 
@@ -55,7 +55,7 @@ func Decide(o Observed) Plan {
 	return plan
 }
 
-// Rules returns the decision rules, the most urgent first.
+// Rules returns the decision rules. The first that matches is used.
 func Rules() []decision.Rule[Observed, Plan] {
 	return []decision.Rule[Observed, Plan]{
 		{Name: "no build of source code", When: isOtherBuild, Then: wait},
@@ -90,7 +90,7 @@ func hasEnded(o Observed) bool {
 	return o.Build.Status.Droplet != nil || o.Build.Status.State == korifiv1alpha1.FailedBuild
 }
 
-// lacksSource matches builds whose package does not exist or whose source code has not been uploaded yet.
+// lacksSource matches builds whose package does not exist, is not of type bits, or has no source code yet.
 func lacksSource(o Observed) bool {
 	return o.Package == nil || o.Package.Spec.Type != korifiv1alpha1.BitsPackage ||
 		o.Package.Spec.Source.Registry.Image == ""
@@ -105,7 +105,7 @@ func isNameTaken(o Observed) bool    { return !o.Image.IsOwned }
 func isImageDeleted(o Observed) bool { return o.Image.IsDeleted }
 func isStatusOld(o Observed) bool    { return !o.Image.IsCurrent }
 
-// isBuilt matches Images whose result has a digest. Without a digest, the tag could move.
+// isBuilt matches Images that are ready and whose result has a digest. Without a digest, the tag could move.
 func isBuilt(o Observed) bool {
 	status := o.Image.Status
 	return status.Ready().Status == metav1.ConditionTrue && strings.Contains(status.LatestImage, "@")

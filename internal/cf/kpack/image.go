@@ -147,7 +147,7 @@ func BuildImage(build *korifiv1alpha1.CFBuild, pkg *korifiv1alpha1.CFPackage, s 
 	return image
 }
 
-// limitMessage truncates a kpack message to the size of a condition message.
+// limitMessage truncates a kpack message to maxMessageBytes.
 func limitMessage(text string) string {
 	text = strings.TrimSpace(text)
 	return strings.ToValidUTF8(text[:min(len(text), maxMessageBytes)], "")

@@ -47,7 +47,7 @@ func ParseSettings(repository, builder, serviceAccount, pullSecret string) (Sett
 	}
 	s := Settings{Repository: repository, ServiceAccount: serviceAccount, PullSecret: pullSecret}
 	var errs []error
-	// The prefix is a host with an optional port, followed by folders. Each build adds its own tag.
+	// The prefix is a host with an optional port, followed by folders. BuildImage appends the space and a tag.
 	prefix := regexp.MustCompile(`^[a-z0-9]+([.-][a-z0-9]+)*(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$`)
 	if !prefix.MatchString(repository) {
 		errs = append(errs, fmt.Errorf("--kpack-repository: expected a prefix such as registry.example.com/droplets, "+
