@@ -24,7 +24,8 @@ type Observed struct {
 	Labels map[string]string
 	// Namespace is the namespace with the owner's name. It is nil if it does not exist.
 	Namespace *corev1.Namespace
-	// LacksPolicy is true if Pods must only be reachable from their own namespace, but no NetworkPolicy ensures this.
+	// LacksPolicy is true if Pods must only be reachable from their own namespace, but Torpor's NetworkPolicy is
+	// missing.
 	LacksPolicy bool
 }
 
@@ -56,8 +57,8 @@ func Decide(o Observed) Plan {
 	}
 }
 
-// PodSecurityLabels returns the labels of a new namespace. App Pods satisfy the restricted level, and the label
-// enforces it for all other Pods in the namespace. If an administrator has set another level, it is kept.
+// PodSecurityLabels returns the Pod security labels of a new namespace. App Pods satisfy the restricted level, and the
+// label enforces it for all other Pods in the namespace. If an administrator has set another level, it is kept.
 func PodSecurityLabels() map[string]string {
 	return map[string]string{podSecurityLabel: "restricted"}
 }

@@ -31,8 +31,8 @@ import (
 // Name-spaces.
 const Name = "torpor-spaces"
 
-// namespaceInterval is the interval between two checks of a namespace that is being deleted. Its deletion also triggers
-// a check.
+// namespaceInterval is the interval between two checks of a namespace that must be deleted. The deletion of a namespace
+// with the labels of an org or a space also triggers a check.
 const namespaceInterval = 5 * time.Second
 
 // Controller reconciles CFOrgs and CFSpaces.
@@ -159,7 +159,7 @@ func (c Controller) observe(ctx context.Context, owner client.Object, labels map
 	return seen, nil
 }
 
-// act creates missing objects. It ignores objects that already exist.
+// act creates missing objects, and adds missing labels to the namespace.
 func (c Controller) act(ctx context.Context, seen orgspace.Observed, plan orgspace.Plan) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
