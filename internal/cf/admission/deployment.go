@@ -62,8 +62,7 @@ func recordedPeople(old, updated *torporv1alpha1.CFDeployment, sender string) ma
 	return people
 }
 
-// AskIdentity returns a function that returns the client's own user name, which it reads from the API server and
-// caches.
+// AskIdentity returns a function that reads the client's own user name from the API server, and caches it.
 func AskIdentity(c client.Client) func(context.Context) (string, error) {
 	var known string
 	var mu sync.Mutex

@@ -2,7 +2,7 @@
 
 // Package admission implements the admission webhooks for CFApps and CFDeployments. For CFApps, the mutating webhook
 // writes the revision that package revision computes, and rejects edits of the revision. The validating webhook checks
-// the result after all other admission webhooks. For CFDeployments, the webhooks record the requester.
+// the result after all mutating admission webhooks. For CFDeployments, the webhooks record the requester.
 package admission
 
 import (
@@ -45,7 +45,7 @@ func (w Webhooks) Register(server webhook.Server) {
 	server.Register(validatePath, w.NewValidatingWebhook())
 }
 
-// NewMutatingWebhook returns the webhook that sets the annotations of a changed CFApp or CFDeployment.
+// NewMutatingWebhook returns the webhook that sets the annotations of a new or changed CFApp or CFDeployment.
 func (w Webhooks) NewMutatingWebhook() *admission.Webhook {
 	return &admission.Webhook{Handler: admission.HandlerFunc(func(ctx context.Context, r admission.Request) admission.Response {
 		if r.Kind.Kind == torporv1alpha1.CFDeploymentKind().Kind {
@@ -94,8 +94,8 @@ func (w Webhooks) NewValidatingWebhook() *admission.Webhook {
 	})}
 }
 
-// nextAuthorNotes returns the annotations with the user who set the end of a stop, and the user who set the end of a
-// temporary start. An empty value means that the annotation must be removed.
+// nextAuthorNotes returns the annotations with the user who set the end of a stop, and the user who set the end of an
+// exemption from Slumbers. An empty value means that the annotation must be removed.
 func nextAuthorNotes(old, updated *korifiv1alpha1.CFApp, by string) map[string]string {
 	var before map[string]string
 	if old != nil {

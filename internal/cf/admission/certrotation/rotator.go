@@ -126,10 +126,10 @@ func (r *Rotator) Start(ctx context.Context) error {
 	}
 }
 
-// rotate checks and renews the certificate once.
+// rotate renews the certificate if necessary, and checks it.
 //
-// Invariant: an authority signs a certificate only after injectBundles
-// has made the API server trust that authority.
+// Invariant: an authority signs a certificate only after injectBundles has made the API server trust that authority,
+// unless LeavesBundles is set.
 func (r *Rotator) rotate(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
