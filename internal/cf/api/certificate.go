@@ -13,11 +13,11 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// privateMode makes the key readable only by its owner.
+// privateMode makes a file readable only by its owner.
 const privateMode = 0o600
 
-// selfSignedCertificate returns the paths of a certificate for this machine and of its key. It creates both files in
-// the folder if they do not exist. To get a new certificate, delete the files. The certificate is valid for a year.
+// selfSignedCertificate returns the paths of a certificate for localhost and of its key. It creates both files in the
+// folder if the key does not exist. To get a new certificate, delete the files. The certificate is valid for a year.
 // Clients must trust tls.crt.
 func selfSignedCertificate(folder string) (certificate, key string, err error) {
 	certificate, key = filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key")

@@ -19,7 +19,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/handlers"
 )
 
-// requestTimeout limits the duration of a request. It is shorter than the 15 s after which proxies give up.
+// requestTimeout limits the duration of a request, except for uploads. It is shorter than the 15 s after which proxies
+// give up.
 const requestTimeout = 14 * time.Second
 
 // server is the HTTP handler of the API. It finds the route, authenticates the caller, and writes a response or an
@@ -106,7 +107,8 @@ func (s *server) serveRoute(w http.ResponseWriter, req *http.Request, pattern st
 	s.metrics.observeRequest(pattern, status, s.api.Clock.Since(begin))
 }
 
-// callHandler converts a panic of a handler to an error, so a panic fails one request and not the server.
+// callHandler authenticates the caller, and calls the handler. It converts a panic to an error, so a panic fails one
+// request and not the server.
 func (s *server) callHandler(ctx context.Context, w http.ResponseWriter, req *http.Request, route handlers.Route) (response handlers.Response, err error) {
 	defer func() {
 		if panicked := recover(); panicked != nil {

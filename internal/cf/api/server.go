@@ -65,7 +65,7 @@ type Options struct {
 	MaxStaleness time.Duration
 	// MaxInstances limits the number of instances of one process.
 	MaxInstances int32
-	// Namespace is the namespace of CFOrgs.
+	// Namespace is the namespace of CFOrgs and CFDomains.
 	Namespace string
 	// ExternalURL is the base of every link, such as https://api.example.com. If it is empty, links use the host of the
 	// request.
