@@ -56,7 +56,8 @@ func NewNotFound(resourceType string) *CFError {
 	return &CFError{Status: http.StatusNotFound, Code: 10010, Title: "CF-ResourceNotFound", Detail: resourceType + " not found"}
 }
 
-// NewNotAuthenticated returns the error for credentials that Kubernetes rejects, with the argument as its detail.
+// NewNotAuthenticated returns the error for missing, malformed or rejected credentials, with the argument as its
+// detail.
 func NewNotAuthenticated(what string) *CFError {
 	return &CFError{Status: http.StatusUnauthorized, Code: 10002, Title: "CF-NotAuthenticated", Detail: what}
 }
@@ -69,8 +70,8 @@ func NewNotAuthorized(cause error) *CFError {
 	}
 }
 
-// NewUnprocessableEntity returns the error for an invalid request. The detail contains the expected value, the found
-// value and the next step.
+// NewUnprocessableEntity returns the error for an invalid request. Unless it is Cloud Foundry's own text, the detail
+// contains the expected value, the found value and the next step.
 func NewUnprocessableEntity(detail string) *CFError {
 	return &CFError{Status: http.StatusUnprocessableEntity, Code: 10008, Title: "CF-UnprocessableEntity", Detail: detail}
 }
