@@ -38,7 +38,7 @@ const (
 	maxUnreadBytes = 64 << 10
 	// answerTTL is the time for which a response from the API server is cached.
 	answerTTL = 10 * time.Second
-	// denialTTL is shorter than answerTTL, because an administrator may be about to grant the right.
+	// denialTTL is the time for a denial. It is shorter, because an administrator may be about to grant the right.
 	denialTTL = 2 * time.Second
 	// The burst of a caller's rate limit is the number of requests that the rate allows in burstSeconds.
 	burstSeconds = 5

@@ -60,7 +60,7 @@ func parseHeader(header string) (callerCredential, error) {
 	}
 }
 
-// parseCertificates returns the client certificate of a credential, or nil for a token.
+// parseCertificates returns the client certificate of a credential, or none for a token.
 func (c callerCredential) parseCertificates() ([]tls.Certificate, error) {
 	if c.scheme != certificateScheme {
 		return []tls.Certificate{}, nil

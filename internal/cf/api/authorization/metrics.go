@@ -10,7 +10,7 @@ const (
 	newCredentialLimit = "newcomer"
 )
 
-// CallerMetrics counts refused requests and reviewed credentials. It has no label for the caller, because access to the
+// CallerMetrics counts refused requests and checked credentials. It has no label for the caller, because access to the
 // metrics is not restricted.
 type CallerMetrics struct {
 	refused, credentials *prometheus.CounterVec

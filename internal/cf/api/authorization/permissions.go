@@ -78,7 +78,7 @@ func (c *Caller) MayReadLogs(ctx context.Context, namespace string) (bool, error
 func (c *Caller) ForgetAnswers() { c.permissions.RemoveAll(func(any) bool { return true }) }
 
 // AllowedNamespaces returns the given namespaces in which the caller has a permission. It ignores the namespace of p. A
-// caller may be denied in most of a thousand namespaces, so denials are cached as long as permissions.
+// caller may be denied in most of a thousand namespaces, so denials are cached for as long as grants.
 func (c *Caller) AllowedNamespaces(ctx context.Context, namespaces []string, p Permission) (map[string]bool, error) {
 	// An administrator may have the permission in all namespaces, in which case one review is enough.
 	p.Namespace = ""

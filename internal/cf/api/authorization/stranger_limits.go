@@ -20,7 +20,7 @@ import (
 const (
 	// The burst of failed credentials of a source is the number that its rate allows in failureBurstSeconds.
 	failureBurstSeconds = 4
-	// failuresOfAll limits the failed credentials of all untrusted sources combined.
+	// failuresOfAll limits the failed credentials per second of all untrusted sources combined.
 	failuresOfAll, failuresOfAllBurst = 50, 200
 	// reviewsOfSource and reviewsOfAll limit the concurrent reviews. Further reviews wait.
 	reviewsOfSource, reviewsOfAll = 16, 64
