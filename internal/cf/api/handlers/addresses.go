@@ -80,7 +80,7 @@ func deleteDomain(ctx context.Context, r *Request) (Response, error) {
 	return r.accepted(deleteDomainJob+domain.Name, r.Store.DeleteDomain(ctx, r.Caller, domain))
 }
 
-// getRouteReservation reports whether any space has reserved an address.
+// getRouteReservation reports whether the space that owns the given host has a route with the given path.
 func getRouteReservation(ctx context.Context, r *Request) (Response, error) {
 	domain, err := r.Store.GetDomain(ctx, r.guid())
 	if err != nil {
@@ -213,7 +213,7 @@ func deleteRoute(ctx context.Context, r *Request) (Response, error) {
 	return r.accepted(deleteRouteJob+obj.Name, r.Store.DeleteRoute(ctx, r.Caller, obj))
 }
 
-// deleteUnmappedRoutes deletes all routes of a space that have no destinations, and then responds.
+// deleteUnmappedRoutes deletes all routes without destinations in a space before it responds.
 func deleteUnmappedRoutes(ctx context.Context, r *Request) (Response, error) {
 	if found := r.query().Get("unmapped"); found != "true" {
 		return Response{}, apierrors.NewUnprocessableEntity("expected the query parameter unmapped=true, because only routes without destinations can be deleted together; found " + strconv.Quote(found) + "; add the parameter")

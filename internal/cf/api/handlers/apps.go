@@ -207,7 +207,7 @@ func updateEnvVars(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (
 	return withApp(getEnvVars)(ctx, r)
 }
 
-// requireOwnNames rejects environment variables that the platform sets.
+// requireOwnNames rejects environment variables with reserved names.
 func requireOwnNames[Value any](variables map[string]Value) error {
 	if name, isFound := payloads.FindReservedVariable(variables); isFound {
 		return apierrors.NewUnprocessableEntity("expected an environment variable without a reserved name, found '" + name + "'; choose another name")

@@ -14,7 +14,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// listAuditEvents lists the restarts of apps. With target_guids it also lists Kubernetes events about the apps.
+// listAuditEvents lists the stops, starts, restarts and deployments of apps. With target_guids it also lists Kubernetes
+// events about the apps.
 func listAuditEvents(ctx context.Context, r *Request) (Response, error) {
 	spaces, err := r.spacesOfApps(ctx, "target_guids")
 	if err != nil {

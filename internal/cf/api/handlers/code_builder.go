@@ -136,7 +136,8 @@ func uploadCode(ctx context.Context, r *Request) (Response, error) {
 	return present(r, presenter.ForPackage, to, err)
 }
 
-// uploadablePackage returns the package in the path, if the package still needs code and the caller may upload it.
+// uploadablePackage returns the package in the path, if the package still needs code and the caller may patch the
+// package.
 func (r *Request) uploadablePackage(ctx context.Context) (*korifiv1alpha1.CFPackage, error) {
 	to, err := r.Store.GetPackage(ctx, r.Caller, r.guid())
 	if err != nil {

@@ -120,7 +120,7 @@ func (r *Request) deploymentSpec(ctx context.Context, app *korifiv1alpha1.CFApp,
 }
 
 // dropletToDeploy returns the droplet in the body, the droplet of the revision in the body, or else the app's current
-// droplet. It also returns the revision.
+// droplet. If the revision determines the droplet, it also returns the revision.
 func (r *Request) dropletToDeploy(ctx context.Context, app *korifiv1alpha1.CFApp, body payloads.DeploymentCreate) (droplet string, rollback *korifiv1alpha1.Restart, err error) {
 	guid, missing := body.Droplet.GUID, "Invalid droplet. Please specify a droplet in the request or set a current droplet for the app."
 	switch {
@@ -147,8 +147,8 @@ func (r *Request) dropletToDeploy(ctx context.Context, app *korifiv1alpha1.CFApp
 	return build.Name, rollback, nil
 }
 
-// getDeployment delays its response until the deployment is final or paused. The response about a new deployment is
-// delayed only briefly, for clients that do not want to wait.
+// getDeployment delays its response by at most maxHold, until the deployment is final or paused. The response about a
+// new deployment is delayed only briefly, for clients that do not want to wait.
 func getDeployment(ctx context.Context, r *Request) (Response, error) {
 	deployment, err := r.Store.GetLiveDeployment(ctx, r.Caller, r.guid())
 	if err != nil {
@@ -253,8 +253,8 @@ func continueDeployment(ctx context.Context, r *Request) (Response, error) {
 	return respond(struct{}{}, r.Store.ContinueDeployment(ctx, r.Caller, deployment, deployment.Status.CurrentStep))
 }
 
-// deploymentsOfQuery returns the deployments of the apps in the query. Without apps, it returns the deployments in all
-// spaces that the caller can see.
+// deploymentsOfQuery returns the deployments of the apps in the query. Without apps, it returns the deployments in the
+// spaces that the query selects and the caller can see.
 func (r *Request) deploymentsOfQuery(ctx context.Context) ([]*torporv1alpha1.CFDeployment, error) {
 	if !r.query().Has("app_guids") {
 		spaces, err := r.visibleSpaces(ctx)
@@ -279,7 +279,7 @@ func (r *Request) deploymentsOfQuery(ctx context.Context) ([]*torporv1alpha1.CFD
 	return all, nil
 }
 
-// listDeployments lists deployments in the order of their creation.
+// listDeployments lists deployments in the order of their creation, or in reverse.
 func listDeployments(ctx context.Context, r *Request) (Response, error) {
 	deployments, err := r.deploymentsOfQuery(ctx)
 	if err != nil {

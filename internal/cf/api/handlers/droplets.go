@@ -225,7 +225,7 @@ func listAppDroplets(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp)
 	return r.respondDroplets(builds, func(*korifiv1alpha1.CFBuild) bool { return true })
 }
 
-// respondDroplets lists the droplets for which isWanted returns true, in the order of their creation.
+// respondDroplets lists the droplets of the builds for which isWanted returns true.
 func (r *Request) respondDroplets(builds []*korifiv1alpha1.CFBuild, isWanted func(*korifiv1alpha1.CFBuild) bool) (Response, error) {
 	builds = slices.DeleteFunc(builds, func(build *korifiv1alpha1.CFBuild) bool {
 		return presenter.BuildStateOf(build) != korifiv1alpha1.StagedBuild || !isWanted(build)
@@ -243,7 +243,7 @@ func matchResources(context.Context, *Request) (Response, error) {
 	return response, err
 }
 
-// copyPackage creates a package with the image of another app's package, for cf copy-source.
+// copyPackage creates a package with the image of another package, for cf copy-source.
 func copyPackage(ctx context.Context, r *Request, body payloads.PackageCreate) (Response, error) {
 	from, err := r.Store.GetPackage(ctx, r.Caller, r.query().Get("source_guid"))
 	if err != nil {
@@ -318,7 +318,7 @@ func createBuild(ctx context.Context, r *Request, body payloads.BuildCreate) (Re
 	return presentCreated(r, presenter.ForBuild, build, err)
 }
 
-// getBuild delays its response until the build is no longer being staged.
+// getBuild delays its response by at most maxHold, until the build is no longer being staged.
 func getBuild(ctx context.Context, r *Request) (Response, error) {
 	build, err := r.Store.GetBuild(ctx, r.Caller, r.guid(), repositories.BuildResourceType)
 	if err != nil {

@@ -32,8 +32,8 @@ type isJobDone func(ctx context.Context, caller *authorization.Caller, guid stri
 // isAlwaysDone is used for operations that are complete before the response is sent.
 func isAlwaysDone(context.Context, *authorization.Caller, string) (bool, error) { return true, nil }
 
-// getJob delays its response until the job is complete, because a client that reads PROCESSING waits 3 s before its
-// next poll.
+// getJob delays its response by at most maxHold, until the job is complete, because a client that reads PROCESSING
+// waits 3 s before its next poll.
 func getJob(ctx context.Context, r *Request) (Response, error) {
 	operation, guid, _ := strings.Cut(r.guid(), "~")
 	isDone, known := map[string]isJobDone{

@@ -129,8 +129,8 @@ func getAppManifest(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) 
 	return Response{Status: http.StatusOK, YAML: text}, err
 }
 
-// imageOf returns the droplet's image as the user specified it. With a digest in the manifest, each push of the
-// manifest would deploy the same image, even after its tag has moved.
+// imageOf returns the droplet's image as the user specified it in its package, or else the image in the droplet. With a
+// digest in the manifest, each push of the manifest would deploy the same image, even after its tag has moved.
 func (r *Request) imageOf(ctx context.Context, build *korifiv1alpha1.CFBuild) (string, error) {
 	from, err := r.Store.GetPackageInSpace(ctx, r.Caller, build.Namespace, build.Spec.PackageRef.Name)
 	switch {
@@ -165,7 +165,7 @@ func (r *Request) stateOf(ctx context.Context, app *korifiv1alpha1.CFApp) (prese
 const waysWithoutBuilder = "push an image with --docker-image, or ask the platform team to connect a builder such as kpack"
 
 // checkApp rejects a new app without an image if no builder is configured, and an image for an app that is built from
-// code. Without this check, a push of code would create an app that can never run before it fails.
+// code. Without this check, a push of code would fail only after creating an app that can never run.
 func (r *Request) checkApp(space string, wanted payloads.ManifestApp) error {
 	app, err := r.Store.FindAppByName(space, wanted.Name)
 	switch {
@@ -180,7 +180,7 @@ func (r *Request) checkApp(space string, wanted payloads.ManifestApp) error {
 	}
 }
 
-// requireImages rejects an image for an app with another lifecycle type, because the type cannot be changed.
+// requireImages rejects an image for an app whose lifecycle type is not docker, because the type cannot be changed.
 func requireImages(app *korifiv1alpha1.CFApp) error {
 	if app.Spec.Lifecycle.Type == korifiv1alpha1.DockerLifecycle {
 		return nil
@@ -189,7 +189,7 @@ func requireImages(app *korifiv1alpha1.CFApp) error {
 		string(app.Spec.Lifecycle.Type) + "; delete that app, or push under another name")
 }
 
-// applyApp creates an app or changes an existing one, including its service bindings, to match a manifest.
+// applyApp creates an app or changes an existing one, including its service bindings and routes, to match a manifest.
 func (r *Request) applyApp(ctx context.Context, space string, wanted payloads.ManifestApp, services []*korifiv1alpha1.CFServiceInstance) (warning string, err error) {
 	app, err := r.Store.FindAppByName(space, wanted.Name)
 	if err != nil {

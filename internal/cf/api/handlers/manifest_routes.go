@@ -30,8 +30,8 @@ const (
 // notInHosts matches the characters of an app name that are not allowed in a host.
 var notInHosts = regexp.MustCompile(`[^a-z0-9-]+`)
 
-// applyRoutes maps a manifest's routes to an app. It returns a warning if the manifest requests a default route but no
-// domain exists.
+// applyRoutes maps a manifest's routes to an app, or unmaps all routes. It returns a warning if the manifest requests a
+// default or random route but no domain exists.
 func (r *Request) applyRoutes(ctx context.Context, app *korifiv1alpha1.CFApp, wanted payloads.ManifestApp) (warning string, err error) {
 	has, err := r.routesOfApp(ctx, app)
 	if err != nil {
@@ -84,7 +84,7 @@ func (r *Request) checkRoutes(ctx context.Context, wanted payloads.ManifestApp) 
 	return nil
 }
 
-// addressesOfApp returns the routes of an app in manifest form.
+// addressesOfApp returns the URLs of an app's routes in manifest form.
 func (r *Request) addressesOfApp(ctx context.Context, app *korifiv1alpha1.CFApp) ([]string, error) {
 	routes, err := r.routesOfApp(ctx, app)
 	if err != nil {
@@ -118,7 +118,7 @@ func findDomain(domains []*korifiv1alpha1.CFDomain, address payloads.ManifestRou
 	return korifiv1alpha1.CFRouteSpec{}, apierrors.NewUnprocessableEntity("The route '" + address.Route + "' did not match any existing domains.")
 }
 
-// mapRoute adds the app to the route with the given address. It creates the route if it does not exist.
+// mapRoute adds the app to the route with the given host and path. It creates the route if the app's space has none.
 func (r *Request) mapRoute(ctx context.Context, app *korifiv1alpha1.CFApp, spec korifiv1alpha1.CFRouteSpec) error {
 	obj, holder, err := r.Store.FindRoute(ctx, spec)
 	if err != nil {

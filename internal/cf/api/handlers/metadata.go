@@ -46,8 +46,8 @@ func findDroplet(ctx context.Context, r *Request) (*korifiv1alpha1.CFBuild, erro
 	return requireStaged(r.Store.GetBuild(ctx, r.Caller, r.guid(), repositories.DropletResourceType))
 }
 
-// refuseBuildMetadata rejects labels and annotations of builds, as Cloud Foundry's clients for Kubernetes expect. A
-// build and its droplet are the same object, and its metadata belongs to the droplet.
+// refuseBuildMetadata rejects labels and annotations of builds, as Korifi does. A build and its droplet are the same
+// object, whose metadata belongs to the droplet.
 func refuseBuildMetadata(context.Context, *Request) (Response, error) {
 	return Response{}, apierrors.NewUnprocessableEntity("Labels and annotations are not supported for builds; change the labels and annotations of the droplet, which has the build's GUID")
 }

@@ -35,11 +35,11 @@ func listOrgs(ctx context.Context, r *Request) (Response, error) {
 	return response, nil
 }
 
-// recommendedValidity is the longest recommended validity period of a client certificate, as in Korifi.
+// recommendedValidity is the longest recommended remaining validity of a client certificate, as in Korifi.
 const recommendedValidity = 7 * 24 * time.Hour
 
-// warnOfCertificate returns a warning for a client certificate with a long validity period, because Kubernetes cannot
-// revoke certificates. The client lists orgs at each login and prints the warnings of the list.
+// warnOfCertificate returns a warning for a client certificate that remains valid for too long, because Kubernetes
+// cannot revoke certificates. The client lists orgs at each login and prints the warnings of the list.
 func (r *Request) warnOfCertificate() []string {
 	expires := r.Caller.CertificateExpires
 	if expires.IsZero() || expires.Sub(r.Clock.Now()) <= recommendedValidity {

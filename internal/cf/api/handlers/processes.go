@@ -73,7 +73,7 @@ func listProcesses(ctx context.Context, r *Request) (Response, error) {
 }
 
 // spacesOfApps returns the spaces of the apps in a query parameter. Without that parameter, it returns the spaces that
-// are visible to the caller and selected by space_guids.
+// are visible to the caller and selected by the query.
 func (r *Request) spacesOfApps(ctx context.Context, parameter string) ([]string, error) {
 	if !r.query().Has(parameter) {
 		return r.visibleSpaces(ctx)
@@ -204,7 +204,7 @@ func getProcessStats(ctx context.Context, r *Request) (Response, error) {
 	return ok(presenter.ForStats(app, process, instances, usage, r.Clock.Now()))
 }
 
-// waitUntilSettled waits until an instance runs, all instances have crashed, or the time hold has passed.
+// waitUntilSettled waits until presenter.IsSettled returns true, or the time hold has passed.
 func (r *Request) waitUntilSettled(ctx context.Context, app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess, hold time.Duration) (*korifiv1alpha1.CFProcess, []presenter.InstanceReport, error) {
 	holdCtx, cancel := context.WithTimeout(ctx, hold)
 	defer cancel()

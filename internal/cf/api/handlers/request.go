@@ -124,8 +124,7 @@ func (r *Request) isReversed() bool { return strings.HasPrefix(r.query().Get("or
 // resourceList is a list to which the request's query has not been applied yet.
 type resourceList[T any] struct {
 	items []T
-	// filters maps each query parameter to a function, which returns the value of an item that must match the
-	// parameter.
+	// filters maps each query parameter to a function, which returns the item's value that must match the parameter.
 	filters map[string]func(T) string
 	// labelsOf returns an item's labels. If it is nil, the labels of the item itself are used if the item is a
 	// Kubernetes object.

@@ -33,13 +33,13 @@ type callerSlots struct {
 	users int
 }
 
-// NewRequestSlots returns total slots, of which each caller may hold perCaller.
+// NewRequestSlots returns total slots. Each caller may hold perCaller of them.
 func NewRequestSlots(total, perCaller int) *RequestSlots {
 	return &RequestSlots{all: make(chan struct{}, total), perCaller: perCaller, callers: map[string]*callerSlots{}}
 }
 
-// acquire calls prepare, and then waits at most maxSlotWait for a slot. Call release when the request no longer needs
-// the slot.
+// acquire calls prepare, and then waits for a slot, both within maxSlotWait. Call release when the request no longer
+// needs the slot.
 func (s *RequestSlots) acquire(ctx context.Context, caller string, prepare func() error) (release func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, maxSlotWait)
 	defer cancel()

@@ -77,7 +77,7 @@ func getRevisionEnvVars(ctx context.Context, r *Request) (Response, error) {
 	return ok(map[string]any{"var": variables, "links": presenter.Links{}})
 }
 
-// restoreRevision restores the environment, the commands and the health checks of a revision.
+// restoreRevision restores the environment, commands, ports and health checks of a revision.
 func (r *Request) restoreRevision(ctx context.Context, app *korifiv1alpha1.CFApp, revision korifiv1alpha1.Restart) error {
 	settings, err := r.Store.GetRevisionSettings(ctx, r.Caller, app, revision)
 	if err != nil {

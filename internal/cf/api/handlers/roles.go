@@ -80,9 +80,9 @@ func listRoles(ctx context.Context, r *Request) (Response, error) {
 // maxRoleLists limits the number of orgs and spaces whose roles one request lists separately.
 const maxRoleLists = 200
 
-// rolesOfQuery returns the roles in the query's orgs and spaces that are visible to the caller. If the query has no
-// filter and the caller may list RoleBindings in the whole cluster, it lists them in one request. Otherwise, it sends
-// one list request per org and space.
+// rolesOfQuery returns the roles in the orgs and spaces that the query selects and the caller can see. If the query
+// names none and the caller may list RoleBindings in the whole cluster, it sends one list request. Otherwise, it sends
+// one per org and space.
 func (r *Request) rolesOfQuery(ctx context.Context) ([]repositories.RoleAssignment, error) {
 	spaceGUIDs, orgGUIDs := payloads.ParseFilter(r.query(), "space_guids"), payloads.ParseFilter(r.query(), "organization_guids")
 	isEvery := spaceGUIDs == nil && orgGUIDs == nil

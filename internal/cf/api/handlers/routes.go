@@ -49,7 +49,7 @@ const (
 	changesScale   = "change the number of instances immediately, and the memory and disk of the next revision; the status is 200 as in Korifi, where Cloud Foundry sends 202"
 )
 
-// Routes returns all routes of the API. To add a route, add a row here, a handler, and a conversation in testdata.
+// Routes returns all routes of the API. To add a route, add a row below, a handler, and a conversation in testdata.
 func Routes() []Route {
 	return slices.Concat(generalRoutes(), appRoutes(), processRoutes(), dropletRoutes(), addressRoutes(), taskRoutes(), serviceRoutes())
 }

@@ -81,7 +81,7 @@ func createServiceInstance(ctx context.Context, r *Request, body payloads.Servic
 	return presentCreated(r, presenter.ForServiceInstance, made, err)
 }
 
-// credentialsOf returns the credentials in a request body, or without if there are none.
+// credentialsOf returns the credentials in a request body. If there are none, it returns the argument without.
 func credentialsOf(body payloads.ServiceInstanceBody, without json.RawMessage) json.RawMessage {
 	if len(body.Credentials) == 0 || string(body.Credentials) == "null" {
 		return without
@@ -260,7 +260,7 @@ func deleteServiceBinding(ctx context.Context, r *Request) (Response, error) {
 	return Response{Status: http.StatusNoContent}, r.Store.DeleteServiceBinding(ctx, r.Caller, binding)
 }
 
-// describeServices returns the variables of the next revision that describe the app's bound services.
+// describeServices returns VCAP_SERVICES for the app's next revision, or no variable if no service is bound.
 func (r *Request) describeServices(ctx context.Context, app *korifiv1alpha1.CFApp) (map[string]json.RawMessage, error) {
 	bindings, err := r.Store.ListServiceBindings(ctx, []string{app.Namespace})
 	if err != nil {

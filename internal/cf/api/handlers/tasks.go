@@ -34,7 +34,7 @@ func createTask(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Res
 	return presentCreated(r, presenter.ForTask, task, err)
 }
 
-// applyTemplate copies from the template process, if the request names one, the fields that the request omits.
+// applyTemplate sets an omitted command or size to that of the template process, if the request names one.
 func (r *Request) applyTemplate(ctx context.Context, body *payloads.TaskCreate) error {
 	if body.Template.Process.GUID == "" {
 		return nil
