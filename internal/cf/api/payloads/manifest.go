@@ -19,7 +19,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 )
 
-// CheckAppName rejects a name that the schema of apps does not allow.
+// CheckAppName rejects a name that is empty or has characters that the schema of apps does not allow.
 func CheckAppName(name string) error {
 	isForeign := func(r rune) bool {
 		return r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
@@ -45,7 +45,7 @@ type ManifestApp struct {
 	ManifestProcess `json:",inline"`
 	Processes       []ManifestProcess `json:"processes"`
 	Routes          []ManifestRoute   `json:"routes"`
-	// NoRoute removes all routes. RandomRoute and DefaultRoute add a route to an app without routes.
+	// NoRoute unmaps all routes. RandomRoute and DefaultRoute map a route to an app without routes.
 	NoRoute      bool      `json:"no-route"`
 	RandomRoute  bool      `json:"random-route"`
 	DefaultRoute bool      `json:"default-route"`
@@ -260,7 +260,7 @@ func ParseMegabytes(size string) (int64, error) {
 	}
 	upper := strings.TrimSuffix(strings.ToUpper(strings.TrimSpace(size)), "B")
 	factors := map[byte]int64{'M': 1, 'G': 1 << 10, 'T': 1 << 20}
-	// An empty text becomes "?", which is rejected below, because the code reads the last byte.
+	// The last byte is read below, so an empty text becomes "?", which is rejected.
 	if upper == "" {
 		upper = "?"
 	}

@@ -37,7 +37,7 @@ func manifestParts() map[string]string {
 	return parts
 }
 
-// IgnoredParts returns a warning for each ignored field whose value would change something.
+// IgnoredParts returns warnings about the ignored fields whose values would change something.
 func (a ManifestApp) IgnoredParts(isCodeBuilt bool) []string {
 	known := manifestParts()
 	var warnings, unknown []string

@@ -8,7 +8,7 @@ import (
 	"fmt"
 )
 
-// ManifestService is a service of an app in a manifest, which can be a name or an object.
+// ManifestService is a service of an app in a manifest: a name or an object.
 type ManifestService struct {
 	Name        string          `json:"name"`
 	BindingName string          `json:"binding_name"`

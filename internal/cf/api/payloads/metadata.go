@@ -28,7 +28,7 @@ type MetadataUpdate struct {
 // IsEmpty reports whether there are neither labels nor annotations.
 func (m *Metadata) IsEmpty() bool { return m == nil || len(m.Labels) == 0 && len(m.Annotations) == 0 }
 
-// Validate rejects values that Kubernetes would reject, and keys that are reserved for controllers.
+// Validate rejects invalid labels and keys, long annotations, and keys that are reserved for controllers.
 func (m *Metadata) Validate() error {
 	if m == nil {
 		return nil
@@ -53,8 +53,8 @@ func (m *Metadata) Validate() error {
 	return nil
 }
 
-// IsReservedKey reports whether the key of a label or an annotation is reserved for controllers. Clients can neither
-// read nor set such keys.
+// IsReservedKey reports whether the key of a label or an annotation is reserved for controllers. Clients cannot set
+// such keys, and OwnKeys omits them.
 func IsReservedKey(key string) bool {
 	prefix, _, _ := strings.Cut(key, "/")
 	for _, domain := range []string{"cloudfoundry.org", "torpor.dev", "kubernetes.io", "k8s.io"} {

@@ -30,7 +30,7 @@ const (
 // PageQuery selects a page of a list.
 type PageQuery struct {
 	Number, PerPage int
-	// OrderBy is a field name, with a leading dash for descending order. An empty value means CF's default order.
+	// OrderBy is a field name, with a leading dash for descending order. An empty value means the list's default order.
 	OrderBy string
 }
 
@@ -58,7 +58,7 @@ func ParsePage(q url.Values) (PageQuery, error) {
 	return p, nil
 }
 
-// orderFields returns the allowed values of order_by. A list whose items lack the field ignores it.
+// orderFields returns the fields that order_by may name. Only the list of apps is ordered by the named field.
 func orderFields() []string { return []string{"name", "state", "created_at", "updated_at"} }
 
 // ParseLabelSelector parses label_selector.
@@ -78,7 +78,7 @@ func ParseFilter(q url.Values, key string) QueryFilter {
 	if !q.Has(key) {
 		return nil
 	}
-	// An empty parameter selects no items, and an absent parameter selects all items.
+	// An empty parameter selects only items with an empty value, and an absent parameter selects all items.
 	return strings.Split(q.Get(key), ",")
 }
 

@@ -78,7 +78,7 @@ type ProcessScale struct {
 // ProcessLimits holds the operator's limits for processes.
 type ProcessLimits struct{ MaxInstances int32 }
 
-// Check rejects values above the limits. It ignores nil fields.
+// Check rejects values above the limits, and limits of the log rate. It ignores nil fields.
 func (l ProcessLimits) Check(wanted ProcessScale) error {
 	if wanted.Instances != nil {
 		if err := checkSize("instances", int64(*wanted.Instances), int64(l.MaxInstances), ""); err != nil {

@@ -11,7 +11,8 @@ import (
 // maxCredentials is the maximum size of a service's credentials. A Secret must have room for them and its other keys.
 const maxCredentials = 512 << 10
 
-// ServiceInstanceBody is the body of requests that create or change a service instance. A nil field remains unchanged.
+// ServiceInstanceBody is the body of requests that create or change a service instance. An omitted field remains
+// unchanged.
 type ServiceInstanceBody struct {
 	Type          string          `json:"type"`
 	Name          string          `json:"name"`

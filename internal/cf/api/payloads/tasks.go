@@ -29,7 +29,7 @@ type TaskCreate struct {
 	} `json:"template"`
 }
 
-// Validate rejects a task that cannot run.
+// Validate rejects a task without a command, or with values above the limits.
 func (t TaskCreate) Validate() error {
 	if t.Command == "" || len(t.Command) > maxTaskCommand || len(t.Name) > maxTaskName {
 		return apierrors.NewUnprocessableEntity("expected a command of 1 to 4096 characters and a name of at most 255; found no command, or a longer text; correct the request")
