@@ -92,7 +92,7 @@ func RevisionGUID(app string, number int64) string {
 	return app + "-" + revision.FormatRevision(number)
 }
 
-// ForRevisions returns the CF v3 responses for the recorded revisions of an app, newest first.
+// ForRevisions returns the CF v3 responses for the recorded revisions and the current revision of an app, newest first.
 func ForRevisions(base string, app *korifiv1alpha1.CFApp) []AppRevision {
 	var all []AppRevision
 	for _, r := range KnownRevisions(app) {

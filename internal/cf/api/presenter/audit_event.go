@@ -36,8 +36,8 @@ type EventParty struct {
 // revisionBegan is the reason of the Kubernetes event for a new revision. The app's status records the same fact.
 const revisionBegan = "RevisionBegan"
 
-// ForAuditEvents returns CF v3 audit events for the stops, starts and restarts of an app and for its Kubernetes events,
-// newest first.
+// ForAuditEvents returns CF v3 audit events for the stops, starts, restarts and deployments of an app and for its
+// Kubernetes events, newest first.
 func ForAuditEvents(app *korifiv1alpha1.CFApp, events []corev1.Event) []AuditEvent {
 	target := EventParty{GUID: app.Name, Type: "app", Name: app.Spec.DisplayName}
 	space := &Reference{GUID: app.Namespace}

@@ -20,7 +20,7 @@ type Link struct {
 	Method string `json:"method,omitempty"`
 }
 
-// Links maps link names to addresses.
+// Links maps names to links.
 type Links map[string]Link
 
 // ListResponse is one page of a list.
@@ -77,12 +77,13 @@ type Resource struct {
 	UpdatedAt string `json:"updated_at"`
 }
 
-// newResource returns the common fields of a resource that is never updated.
+// newResource returns the common fields of a resource whose update time is not recorded.
 func newResource(guid string, created time.Time) Resource {
 	return Resource{GUID: guid, CreatedAt: FormatTime(created), UpdatedAt: FormatTime(created)}
 }
 
-// newUpdatedResource returns the common fields of an object. Its update time is the start of its current revision.
+// newUpdatedResource returns the common fields of an object. The update time is the start of an app's current revision,
+// or else the creation time.
 func newUpdatedResource(o metav1.Object) Resource {
 	r := newResource(o.GetName(), o.GetCreationTimestamp().Time)
 	if revised, err := time.Parse(time.RFC3339, o.GetAnnotations()[torporv1alpha1.RevisedAtAnnotation]); err == nil && revised.After(o.GetCreationTimestamp().Time) {

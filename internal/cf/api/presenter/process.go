@@ -52,7 +52,7 @@ type HealthCheck struct {
 	Data HealthCheckData `json:"data"`
 }
 
-// HealthCheckData holds the settings of a health check. Unset fields are null.
+// HealthCheckData holds the settings of a health check. Unset timeouts are null, and an unset endpoint is omitted.
 type HealthCheckData struct {
 	Timeout           *int32  `json:"timeout"`
 	InvocationTimeout *int32  `json:"invocation_timeout"`

@@ -73,8 +73,8 @@ type RouteWithDomain struct {
 	Domain *korifiv1alpha1.CFDomain
 }
 
-// FormatURL returns the address that clients use, such as a host and a path. If the domain was deleted, it returns the
-// last known address.
+// FormatURL returns the URL of a route without a scheme, such as shop.example.com/cart. If the domain was deleted, it
+// returns the URI in the route's status, which may be empty.
 func (r RouteWithDomain) FormatURL() string {
 	if r.Domain == nil {
 		return r.Route.Status.URI

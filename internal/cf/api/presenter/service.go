@@ -8,8 +8,8 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 )
 
-// LastOperation is the result of a service's last change. Changes are complete before the response, so clients do not
-// wait.
+// LastOperation is the last operation of a service or a binding. It always reports a successful creation, because
+// changes are complete before the response.
 type LastOperation struct {
 	Type        string `json:"type"`
 	State       string `json:"state"`

@@ -28,13 +28,13 @@ type InstanceReport struct {
 	Index int32
 	State korifiv1alpha1.InstanceState
 	Since time.Time
-	// Details is the reason for a failure, which clients print as an error.
+	// Details is the reason why the instance does not run, which clients print as an error.
 	Details string
 	// IsAsleep is true if a Slumber stops the app although its desired state is STARTED. The instance starts when the
 	// Slumber's stop ends.
 	IsAsleep bool
-	// OlderRevision is the revision of an instance that a deployment or its cancellation is replacing, and that still
-	// serves. It is nil for an instance of the current revision.
+	// OlderRevision is the revision of an instance that still serves while a deployment or its cancellation replaces
+	// it. It is nil for an instance of the current revision.
 	OlderRevision *int64
 }
 
@@ -76,9 +76,9 @@ func ReportInstances(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess, now
 	return all
 }
 
-// olderServingInstances returns the revisions of the ready instances of replaced revisions that still serve, with one
-// element per instance. Instances from before the last stop are omitted, because only a deployment or its cancellation
-// keeps replaced instances serving.
+// olderServingInstances returns one revision for each ready instance of a replaced revision that still serves.
+// Instances from before the last stop are omitted, because only a deployment or its cancellation keeps replaced
+// instances serving.
 func olderServingInstances(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess) (revisions []int64) {
 	for _, r := range process.ServingRevisions(app, p) {
 		revisions = append(revisions, slices.Repeat([]int64{r.Revision}, int(min(r.Ready, r.Desired)))...)
