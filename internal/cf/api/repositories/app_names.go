@@ -17,7 +17,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 )
 
-// namePrefix is the prefix of the Lease that reserves the name of an app.
+// namePrefix is the prefix of the names of Leases that reserve app names.
 const namePrefix = "cf-app-"
 
 // newNameTaken returns an error whose text clients compare literally.
@@ -26,7 +26,7 @@ func newNameTaken(name string) error {
 }
 
 // checkNameIsFree returns an error if the space already has an app with the name, even one that was created without
-// this API. It may return nil for two concurrent requests, of which claimName then accepts only one. If the cache
+// this API. It may return nil for two concurrent requests. claimName then accepts only one of them. If the cache
 // contains an app with the name, checkNameIsFree reads that app from the API server, because the app may have just been
 // deleted.
 func (s *Store) checkNameIsFree(ctx context.Context, caller *authorization.Caller, space, name string) error {
@@ -90,7 +90,8 @@ func (s *Store) holderHasName(ctx context.Context, caller *authorization.Caller,
 	return err == nil && holder.Spec.DisplayName == name, nil
 }
 
-// RenameApp changes an app's display name. If another app has the name, it restores the previous name.
+// RenameApp changes an app's display name. If another app reserves the name at the same time, it restores the previous
+// name.
 func (s *Store) RenameApp(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, name string) (*korifiv1alpha1.CFApp, error) {
 	if err := s.checkNameIsFree(ctx, caller, app.Namespace, name); err != nil {
 		return nil, err

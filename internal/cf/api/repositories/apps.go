@@ -246,8 +246,8 @@ func (s *Store) GetEnvironment(ctx context.Context, caller *authorization.Caller
 	return vars, nil
 }
 
-// RepairEnvironment creates the environment Secret of an app if an earlier request was interrupted before creating it.
-// The app never starts without this Secret.
+// RepairEnvironment creates the environment Secret of an app if it is missing, for example after an interrupted
+// request. The app never starts without this Secret.
 func (s *Store) RepairEnvironment(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp) error {
 	if app.Spec.EnvSecretName == "" {
 		return nil

@@ -11,7 +11,8 @@ import (
 
 var _ toolscache.ResourceEventHandler = (*changeNotifier)(nil)
 
-// changeNotifier notifies waiting requests when an informer observes a change to the object for which they wait.
+// changeNotifier notifies waiting requests when an informer observes a change to an object with the name for which they
+// wait.
 type changeNotifier struct {
 	mu      sync.Mutex
 	waiters map[string]*changeWaiter

@@ -16,7 +16,7 @@ import (
 )
 
 // IsAppGone reports whether an app that is being deleted no longer exists, including its Pods. It returns a not-found
-// error if the app is not being deleted, or if the caller may not see it.
+// error if the app exists and is not being deleted, or if the caller may not see it.
 func (s *Store) IsAppGone(ctx context.Context, caller *authorization.Caller, guid string) (bool, error) {
 	l := appLookup()
 	l.resourceType = jobResourceType

@@ -24,8 +24,8 @@ import (
 // registryHashLength is the length of the hash of a registry in the name of an image pull Secret.
 const registryHashLength = 10
 
-// GetBuild returns a build that is visible to the caller. resourceType is the requested type, because a droplet is a
-// staged build.
+// GetBuild returns a build that is visible to the caller. resourceType is the type in errors: build, or droplet,
+// because a droplet is a staged build.
 func (s *Store) GetBuild(ctx context.Context, caller *authorization.Caller, guid, resourceType string) (*korifiv1alpha1.CFBuild, error) {
 	return s.GetBuildInSpace(ctx, caller, everySpace, guid, resourceType)
 }
@@ -148,7 +148,7 @@ func saveRegistryLogin(ctx context.Context, caller *authorization.Caller, app *k
 	return secret.Name, nil
 }
 
-// CreateBuild requests a droplet for a package. The build controller creates the droplet.
+// CreateBuild requests a droplet for a package. The build controller or the builder of code creates the droplet.
 func (s *Store) CreateBuild(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, from *korifiv1alpha1.CFPackage) (*korifiv1alpha1.CFBuild, error) {
 	build := &korifiv1alpha1.CFBuild{ObjectMeta: ownedByApp(app, newOrderedGUID()), Spec: korifiv1alpha1.CFBuildSpec{
 		PackageRef: korifiv1alpha1.Reference{Name: from.Name}, AppRef: from.Spec.AppRef, StagingMemoryMB: defaultMemoryMB, StagingDiskMB: defaultDiskMB,

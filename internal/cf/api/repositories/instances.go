@@ -16,8 +16,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// DeleteInstance deletes the Pod of one instance of a process's current revision, as the caller. The instance gets a
-// new Pod.
+// DeleteInstance deletes the Pod of one instance of a process's target revision, as the caller. The instance gets a new
+// Pod.
 func (s *Store) DeleteInstance(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess, index string) error {
 	var pods corev1.PodList
 	if err := caller.Client.List(ctx, &pods, client.InNamespace(app.Namespace), client.MatchingLabels{

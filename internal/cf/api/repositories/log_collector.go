@@ -32,8 +32,8 @@ type LogLine struct {
 	order int
 }
 
-// LogWindow selects lines from the time From until, but not including, the time Until. It selects the first lines, or
-// the last lines if Descending is set.
+// LogWindow selects lines at or after From and before Until, which are Unix times in nanoseconds. It selects the first
+// Limit lines, or the last ones if Descending is set.
 type LogWindow struct {
 	From, Until int64
 	Limit       int

@@ -29,7 +29,8 @@ import (
 const (
 	// maxLogReaders limits the concurrent log reads of a request.
 	maxLogReaders = 4
-	// readBytesOfApp limits the bytes that a request reads. Each Pod's share is between minReadBytes and maxReadBytes.
+	// readBytesOfApp is divided among an app's Pods to limit the bytes that a request reads. Each Pod's share is
+	// between minReadBytes and maxReadBytes.
 	readBytesOfApp, maxReadBytes, minReadBytes = 64 << 20, 4 << 20, 256 << 10
 )
 

@@ -91,7 +91,7 @@ func resourceTypeOf(o client.Object) string {
 // cacheLookup describes a lookup of objects of one kind, and the right that a caller needs to see them.
 type cacheLookup struct {
 	list client.ObjectList
-	// noun is the name of an object in logged errors.
+	// noun is the name of the kind in logged errors.
 	noun                   string
 	resource, resourceType string
 	// space limits the lookup to one space. everySpace means all spaces.
@@ -221,7 +221,7 @@ func patchCopy[T client.Object](ctx context.Context, s *Store, caller *authoriza
 	return patch(ctx, s, caller, changed, change)
 }
 
-// specAndMetadata returns a patch of the spec, labels and annotations. The patch is empty if it would change nothing.
+// specAndMetadata returns a patch of the spec, labels and annotations. The patch is empty if neither is given.
 func specAndMetadata(spec jsonObject, m *payloads.Metadata) jsonObject {
 	change := jsonObject{}
 	if len(spec) > 0 {

@@ -30,8 +30,8 @@ type OrgOrSpace struct {
 	HasObject           bool
 }
 
-// ListSpaces returns the spaces in which the caller may list apps. It reviews only spaces for which isWanted returns
-// true, because each review costs a request.
+// ListSpaces returns the wanted spaces in which the caller may list apps. It reviews only spaces for which isWanted
+// returns true, because each review costs a request.
 func (s *Store) ListSpaces(ctx context.Context, caller *authorization.Caller, isWanted func(OrgOrSpace) bool) ([]OrgOrSpace, error) {
 	_, spaces, err := s.listOrgsAndSpaces(ctx)
 	if err != nil {
@@ -53,7 +53,8 @@ func keepAllowed(ctx context.Context, caller *authorization.Caller, all []OrgOrS
 	return slices.DeleteFunc(all, func(one OrgOrSpace) bool { return !allowed[one.GUID] }), nil
 }
 
-// ListOrgs returns the orgs in which the caller may list spaces, and the orgs of the spaces that the caller can see.
+// ListOrgs returns the wanted orgs in which the caller may list spaces, and the wanted orgs of the spaces that the
+// caller can see.
 func (s *Store) ListOrgs(ctx context.Context, caller *authorization.Caller, isWanted func(OrgOrSpace) bool) ([]OrgOrSpace, error) {
 	orgs, _, err := s.listOrgsAndSpaces(ctx)
 	if err != nil {
@@ -86,8 +87,8 @@ func guidsOf(all []OrgOrSpace) []string {
 	return guids
 }
 
-// listOrgsAndSpaces returns all orgs and spaces. Their names are those of the CFOrg or CFSpace, or of the namespace if
-// neither exists.
+// listOrgsAndSpaces returns all orgs and spaces whose namespace is not terminating. Their names are those of the CFOrg
+// or CFSpace, or of the namespace if neither exists.
 func (s *Store) listOrgsAndSpaces(ctx context.Context) (orgs, spaces []OrgOrSpace, err error) {
 	objects, err := s.listObjects(ctx)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 )
 
 // GetRevisionSettings returns the settings of a revision's processes, keyed by process type. It reads them as the
-// caller. A revision that never had an instance has no settings.
+// caller. A revision that never had an LRP has no settings.
 func (s *Store) GetRevisionSettings(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, revision korifiv1alpha1.Restart) (map[string]process.RevisionSettings, error) {
 	all := map[string]process.RevisionSettings{}
 	for processType, name := range revision.Settings {
@@ -35,8 +35,8 @@ func (s *Store) GetRevisionSettings(ctx context.Context, caller *authorization.C
 	return all, nil
 }
 
-// RestoreSettings restores the environment, commands and health checks of an earlier revision. It writes only settings
-// that differ.
+// RestoreSettings restores the environment, commands, ports and health checks of an earlier revision. It writes only
+// settings that differ.
 func (s *Store) RestoreSettings(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, settings map[string]process.RevisionSettings) error {
 	if len(settings) == 0 {
 		return nil

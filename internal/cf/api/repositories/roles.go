@@ -48,7 +48,7 @@ func (s *Store) CreateRoleBinding(ctx context.Context, caller *authorization.Cal
 }
 
 // roleTypeOf returns the CF role type of a RoleBinding, or "" if it has none. For a RoleBinding created without this
-// API, it returns the first CF role type of its ClusterRole.
+// API, it returns the default CF role type of its ClusterRole.
 func roleTypeOf(b *rbacv1.RoleBinding) string {
 	first := map[string]string{"torpor-org-user": "organization_user", "torpor-space-developer": "space_developer", "torpor-space-auditor": "space_auditor"}[b.RoleRef.Name]
 	if first == "" {

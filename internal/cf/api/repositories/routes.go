@@ -133,9 +133,9 @@ func (s *Store) ListRoutes(ctx context.Context, spaces []string) ([]*korifiv1alp
 	return listOfSpaces[*korifiv1alpha1.CFRoute](ctx, s, spaces, "list routes", func() client.ObjectList { return &korifiv1alpha1.CFRouteList{} })
 }
 
-// FindRoute returns the oldest route with an address, or nil, and the space that owns its host, or "". The space with a
-// host's oldest route owns the host, and routes of other spaces do not count. Callers may learn that another space has
-// a route, but nothing else about it.
+// FindRoute returns the oldest route with the spec's host and path, or nil, and the space that owns the host, or "".
+// The space with a host's oldest route owns the host, and routes of other spaces do not count. Callers may learn that
+// another space has a route, but nothing else about it.
 func (s *Store) FindRoute(ctx context.Context, spec korifiv1alpha1.CFRouteSpec) (found *korifiv1alpha1.CFRoute, space string, err error) {
 	all, err := list[*korifiv1alpha1.CFRoute](ctx, s, "find the route", &korifiv1alpha1.CFRouteList{}, client.MatchingFields{byHost: route.HostKey(spec)})
 	if err != nil || len(all) == 0 {
@@ -149,7 +149,7 @@ func (s *Store) FindRoute(ctx context.Context, spec korifiv1alpha1.CFRouteSpec) 
 	return found, space, nil
 }
 
-// NewRouteSpec returns the spec of a route for an address in a domain.
+// NewRouteSpec returns the spec of a route with a host and a path in a domain.
 func NewRouteSpec(domain *korifiv1alpha1.CFDomain, host, path string) korifiv1alpha1.CFRouteSpec {
 	return korifiv1alpha1.CFRouteSpec{
 		Host: host, Path: path, Protocol: korifiv1alpha1.HTTPRouteProtocol,
@@ -160,7 +160,8 @@ func NewRouteSpec(domain *korifiv1alpha1.CFDomain, host, path string) korifiv1al
 // HostReserved is Cloud Controller's error for a host that another space owns.
 const HostReserved = "Routes for this host and domain have been reserved for another space"
 
-// CreateRoute creates a route as the caller, unless a route with the address exists or another space owns the host.
+// CreateRoute creates a route as the caller, unless a route with the same host and path exists or another space owns
+// the host.
 func (s *Store) CreateRoute(ctx context.Context, caller *authorization.Caller, space string, spec korifiv1alpha1.CFRouteSpec, m *payloads.Metadata) (*korifiv1alpha1.CFRoute, error) {
 	if wrong := route.CheckAddress(spec); wrong != "" {
 		return nil, apierrors.NewUnprocessableEntity(wrong)
@@ -209,8 +210,8 @@ func (s *Store) DeleteRoute(ctx context.Context, caller *authorization.Caller, o
 	return deleteByName(ctx, caller, obj.DeepCopy())
 }
 
-// DeleteUnmappedRoute deletes a route unless an app has just been mapped to it. It retries conflicts, because the
-// route's controller writes the same object.
+// DeleteUnmappedRoute deletes a route unless it has destinations. It retries conflicts, because the route's controller
+// writes the same object.
 func (s *Store) DeleteUnmappedRoute(ctx context.Context, caller *authorization.Caller, obj *korifiv1alpha1.CFRoute) error {
 	current := obj.DeepCopy()
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {

@@ -92,7 +92,7 @@ func (s *Store) GetCredentials(ctx context.Context, caller *authorization.Caller
 	return secret.Data[korifiv1alpha1.CredentialsKey], nil
 }
 
-// UpdateServiceMessage describes a change to a service. Empty fields remain unchanged.
+// UpdateServiceMessage describes a change to a service. Empty fields, except non-nil tags, remain unchanged.
 type UpdateServiceMessage struct {
 	Name        string
 	Tags        []string

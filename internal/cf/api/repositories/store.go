@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package repositories reads objects from the API's cache, and writes them with the caller's rights. The cache contains
-// more objects than a caller may see, so each read first checks the caller's rights with package authorization.
+// more objects than a caller may see, so the caller's right to see them is first checked with package authorization.
 package repositories
 
 import (
@@ -47,7 +47,7 @@ type Store struct {
 	watches         *watchMonitor
 	usage           *usageAvailability
 	followers       *logFollowers
-	// rootNamespace is the namespace of CFOrgs.
+	// rootNamespace is the namespace of CFOrgs and CFDomains.
 	rootNamespace string
 	// stopped is closed to stop all waits.
 	stopped  chan struct{}
@@ -170,8 +170,8 @@ func (s *Store) WaitForCache(ctx context.Context, written client.Object) {
 	})
 }
 
-// WatchUntil calls done after each change to an object with this name, until done returns true or an error. It also
-// stops when ctx is cancelled, which is not an error.
+// WatchUntil calls done immediately and after each change to an object with this name, until done returns true or an
+// error. It also stops when ctx is cancelled or StopWaiting is called, which is not an error.
 func (s *Store) WatchUntil(ctx context.Context, name string, done func() (bool, error)) error {
 	for {
 		if over, err := s.checkOnce(ctx, name, done); over {

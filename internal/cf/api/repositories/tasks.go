@@ -31,8 +31,7 @@ func (s *Store) ListTasksOfApp(ctx context.Context, app *korifiv1alpha1.CFApp) (
 	return listOfApp[*korifiv1alpha1.CFTask](ctx, s, app, "list tasks", &korifiv1alpha1.CFTaskList{})
 }
 
-// CreateTask creates a task, which runs a command once. It returns when the task has its number, or when ctx is
-// cancelled.
+// CreateTask creates a task, which runs a command once. It returns when the task has its number, or after cacheTimeout.
 func (s *Store) CreateTask(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, spec korifiv1alpha1.CFTaskSpec, m *payloads.Metadata) (*korifiv1alpha1.CFTask, error) {
 	spec.AppRef = corev1.LocalObjectReference{Name: app.Name}
 	wanted := &korifiv1alpha1.CFTask{ObjectMeta: ownedByApp(app, uuid.NewString()), Spec: spec}
