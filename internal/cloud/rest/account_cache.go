@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// maxAccounts is the number of cached accounts. It is far larger than the number of accounts on one hub.
+// maxAccounts is the maximum number of cached accounts. It is far larger than the number of accounts on one hub.
 const maxAccounts = 256
 
 // AccountCache stores the state of accounts, including their tokens. It is safe for concurrent use.
@@ -35,8 +35,8 @@ func NewAccountCache[T any]() *AccountCache[T] {
 }
 
 // GetOrBuild returns the account with these fields, or builds it. The fields may be secrets, but the account's name
-// does not reveal them. For accounts of different kinds, the first field must be the kind. Accounts are built one at
-// a time, because two concurrent builds for one project would both log in.
+// does not reveal them. For accounts of different kinds, the first field must be the kind. Accounts are built one at a
+// time, because two accounts for one project would each log in.
 func (a *AccountCache[T]) GetOrBuild(namespace string, fields []string, build func(name string) (T, error)) (T, error) {
 	name := HashFields(fields...)
 	a.mu.Lock()
@@ -57,8 +57,8 @@ func (a *AccountCache[T]) GetOrBuild(namespace string, fields []string, build fu
 	return account, nil
 }
 
-// dropOne drops the least recently used account of the namespace with the most accounts. A namespace with many
-// Secrets therefore never displaces the accounts of other namespaces.
+// dropOne drops the least recently used account of the namespace with the most accounts. A namespace therefore never
+// displaces the accounts of namespaces that have fewer.
 func (a *AccountCache[T]) dropOne() {
 	counts := map[string]int{}
 	for _, kept := range a.known {

@@ -22,16 +22,17 @@ import (
 const (
 	// maxRetryAfter caps the pause that a cloud may request.
 	maxRetryAfter = 10 * time.Minute
-	// firstRetryPause is the first pause of RetryUnreachable. Each later pause is twice as long.
+	// firstRetryPause is the first pause of RetryUnreachable. Each later pause is about twice as long as the one
+	// before.
 	firstRetryPause = 500 * time.Millisecond
-	// maxMessageLetters is the number of characters of a cloud's message that are shown.
+	// maxMessageLetters is the maximum number of characters of a cloud's message that are shown.
 	maxMessageLetters = 400
 )
 
-// ErrNotJSON is returned if the response is not JSON, for example because it does not come from the API.
+// ErrNotJSON is returned if the response is not the expected JSON, for example because it does not come from the API.
 var ErrNotJSON = errors.New("expected JSON of this API as the response, found other data")
 
-// StatusError is a response with a status that reports a failure.
+// StatusError is a response with a status other than 2xx.
 type StatusError struct {
 	Status int
 	Header http.Header
@@ -46,7 +47,8 @@ func (r *StatusError) Error() string { return fmt.Sprintf("status %d", r.Status)
 // RetryAfter returns the pause that the cloud requests.
 func (r *StatusError) RetryAfter() time.Duration { return ReadRetryAfter(r.Header) }
 
-// ReadRetryAfter returns the pause that a cloud requests in its header, capped at maxRetryAfter.
+// ReadRetryAfter returns the seconds in the Retry-After header, capped at maxRetryAfter. It returns zero if the header
+// is missing or holds a date.
 func ReadRetryAfter(header http.Header) time.Duration {
 	seconds, err := strconv.Atoi(header.Get("Retry-After"))
 	if err != nil || seconds < 0 {
@@ -65,9 +67,9 @@ func (r *StatusError) Describe(operation, code, message string) errortable.Found
 	return errortable.Found{Operation: operation, Code: code, Message: message, Status: r.Status, HasPause: r.RetryAfter() > 0}
 }
 
-// DescribeMissingAnswer describes the error of a call that received no valid response from the API. A request that was
-// not sent, was interrupted or timed out has the same description, because users only need to know that the cloud does
-// not respond.
+// DescribeMissingAnswer describes the error of a call that received no valid response from the API. A failed
+// connection, an interruption and a timeout have the same description, because users only need to know that the cloud
+// does not respond.
 func DescribeMissingAnswer(err error) string {
 	switch {
 	case errors.Is(err, httpguard.ErrAnswerTooLarge):
@@ -81,7 +83,7 @@ func DescribeMissingAnswer(err error) string {
 	}
 }
 
-// Scrub removes secrets, and parts that differ at each call, from a cloud's message.
+// Scrub removes secrets, and parts that differ at each call, from a cloud's message, and truncates it.
 func Scrub(message string, secrets ...string) string {
 	for _, secret := range secrets {
 		if secret != "" {
@@ -101,8 +103,8 @@ func Scrub(message string, secrets ...string) string {
 	return message
 }
 
-// RetryUnreachable repeats a call while the cloud does not respond. It does not wait for a pause that the cloud
-// requests. The caller does this for the whole account.
+// RetryUnreachable makes a call at most attempts times, while the cloud does not respond. It does not wait for a pause
+// that the cloud requests; its caller does, for the whole account.
 func RetryUnreachable[T any](ctx context.Context, attempts int, do func() (T, error)) (T, error) {
 	var result T
 	var last error

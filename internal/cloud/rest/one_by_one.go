@@ -30,7 +30,7 @@ type OneByOneAccount interface {
 type OneByOneActuator[A OneByOneAccount] struct {
 	// FindAccount returns the account of a target. It does not call the cloud.
 	FindAccount func(actuator.Target) (A, error)
-	// Attempts is the number of attempts of a listing or a start while the cloud does not respond.
+	// Attempts is the maximum number of attempts of a listing or a start while the cloud does not respond.
 	Attempts int
 	// StopOperation and StartOperation are the orders' names in messages.
 	StopOperation, StartOperation string
@@ -77,7 +77,8 @@ func (a OneByOneActuator[A]) Stop(ctx context.Context, t actuator.Target, ids []
 	return a.StopAll(ctx, t, [][]string{ids})[0]
 }
 
-// Start implements actuator.Actuator. The error lists the machines that could not start.
+// Start implements actuator.Actuator. The RefusedIDs of the error are the machines whose start failed, unless all
+// failed.
 func (a OneByOneActuator[A]) Start(ctx context.Context, t actuator.Target, ids []string) error {
 	return a.StartAll(ctx, t, [][]string{ids})[0]
 }
@@ -96,7 +97,7 @@ func (a OneByOneActuator[A]) StartAll(ctx context.Context, t actuator.Target, cl
 	})
 }
 
-// orderAll sends one order for each machine, and returns one result for each cluster.
+// orderAll calls order for each machine, as onebyone.Run does, and returns an error or nil for each cluster.
 func (a OneByOneActuator[A]) orderAll(t actuator.Target, operation string, clusters [][]string, order func(A, string) error) []error {
 	account, err := a.FindAccount(t)
 	if err != nil {

@@ -19,9 +19,9 @@ type CloudOptions struct {
 	Endpoints httpguard.Endpoints
 	// CallTimeout limits one API call; 0 means 15 s.
 	CallTimeout time.Duration
-	// Clock decides when a token expires; nil means the system clock.
+	// Clock is the source of the current time; nil means the system clock.
 	Clock clock.PassiveClock
-	// Attempts is the number of attempts of a listing or a start while the cloud does not respond; 0 means 4.
+	// Attempts is the maximum number of attempts of a listing or a start while the cloud does not respond; 0 means 4.
 	Attempts int
 }
 

@@ -56,7 +56,7 @@ func (c *TokenCache) get(ctx context.Context) (string, error) {
 	return fetched.Value, nil
 }
 
-// valid returns the cached token, or "" if it is about to expire.
+// valid returns the cached token, or "" if no token is cached or it is about to expire.
 func (c *TokenCache) valid() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
