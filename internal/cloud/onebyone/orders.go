@@ -18,16 +18,16 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// ParallelCalls is the number of concurrent calls per account. Each machine needs one call, and an order may concern
-// thousands of machines.
+// ParallelCalls is the maximum number of concurrent calls of one operation. Each machine needs one call, and a stop may
+// concern thousands of machines.
 const ParallelCalls = 16
 
 // RefusedError is a refusal by the cloud that concerns one machine.
 type RefusedError struct {
 	// Class is one of WrongState, NotFound, Other and NoCapacity.
 	Class actuator.ErrorClass
-	// Code is the cloud's name for the error. Machines with the same code and class share the message of the first of
-	// them.
+	// Code is the cloud's name for the error. In the error of a cluster, machines with the same code and class share
+	// the message of the first machine by ID.
 	Code, Message string
 }
 
@@ -68,9 +68,8 @@ func Run(operation string, clusters [][]string, order func(id string) error) []e
 	return errs
 }
 
-// isOfAccount reports whether every other order would fail in the same way. Missing rights do not count, because
-// rights may be granted for parts of an account. Nor does an error of the cloud itself count, because it may concern
-// one machine.
+// isOfAccount reports whether every other order would fail in the same way. Missing rights do not count, because rights
+// may be granted for parts of an account. Nor does Unreachable count, because it may concern one machine.
 func isOfAccount(err error) bool {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return true
@@ -105,7 +104,7 @@ func combineErrors(operation string, ids []string, results []error) error {
 	if len(failed) == len(ids) {
 		taken = nil // RefusedIDs is empty if no order was accepted.
 	}
-	// An error of the account takes precedence over an error of one machine.
+	// Any other error takes precedence over refusals of single machines.
 	for _, err := range results {
 		if _, isOfMachine := errors.AsType[*RefusedError](err); err == nil || isOfMachine {
 			continue

@@ -17,7 +17,7 @@ import (
 type PendingStops struct {
 	// Clock is the source of the current time.
 	Clock clock.PassiveClock
-	// Window is how long after an order a running machine counts as stopping.
+	// Window is how long after the last stop order a running machine counts as stopping.
 	Window time.Duration
 
 	mu    sync.Mutex
