@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package errortable classifies errors of clouds with tables. Each cloud has one table, which is part of its page in
-// docs/clouds.
+// Package errortable classifies errors of clouds with tables. Each cloud, or each protocol of a cloud, has one table,
+// which is part of its page in docs/clouds.
 package errortable
 
 import (
@@ -22,8 +22,7 @@ const (
 
 // Row assigns a class to errors. An error matches if it matches every field that is set.
 type Row struct {
-	// Codes are the cloud's names for errors, such as QuotaExceeded. An asterisk at the beginning or at the end
-	// matches any text.
+	// Codes are the cloud's names for errors, such as QuotaExceeded. An asterisk matches any text.
 	Codes []string
 	// Lowest and Highest are the limits of the HTTP status.
 	Lowest, Highest int
@@ -117,7 +116,7 @@ func ByStatus() Table {
 		Status(http.StatusTooManyRequests, http.StatusTooManyRequests, actuator.Throttled),
 		// The cloud responds and requests a pause.
 		{Lowest: http.StatusServiceUnavailable, Highest: http.StatusServiceUnavailable, HasPause: true, Class: actuator.Throttled},
-		// Unlike after other server errors, a retry cannot succeed.
+		// A retry cannot succeed, unlike for other server errors.
 		Status(http.StatusNotImplemented, http.StatusNotImplemented, actuator.Other),
 		StatusFrom(http.StatusInternalServerError, actuator.Unreachable),
 		Status(http.StatusRequestTimeout, http.StatusRequestTimeout, actuator.Unreachable),

@@ -38,7 +38,7 @@ func Run(t *testing.T, table errortable.Table, examples map[actuator.ErrorClass]
 	}
 }
 
-// alternativesOf returns rows with one code and one phrase each, which together match the same errors as row.
+// alternativesOf returns row itself, and copies of it that have only one of its codes or one of its phrases.
 func alternativesOf(row errortable.Row) []errortable.Row {
 	alternatives := []errortable.Row{row}
 	for _, code := range row.Codes {
