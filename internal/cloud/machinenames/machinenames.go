@@ -6,13 +6,14 @@ package machinenames
 
 import "regexp"
 
-// installerName matches names that OpenShift's installer, kubeadm and kind generate. The infraID is followed by a
-// role, then the letter of a zone or the number of a pool, then a number or the five random characters of Kubernetes,
-// which never form a word. No part of that suffix can be a role, so a name belongs to exactly one infraID.
+// installerName matches names that OpenShift's installer, Cluster API and kind generate. The infraID is followed by a
+// role, then optionally the letter of a zone or the number of a pool, then optionally a number or the five random
+// characters of Kubernetes, which never form a word. No part of that suffix can be a role, so a name belongs to exactly
+// one infraID.
 var installerName = regexp.MustCompile(`^(.+)-(?:master|worker|infra|bootstrap|control-?plane)[0-9]*(?:-(?:[a-z]|[0-9]+))?(?:-(?:[0-9]+|[bcdfghjklmnpqrstvwxz2456789]{5}))?$`)
 
-// generatedID matches names that begin with an infraID in the form that the installer generates, ending with five
-// random characters. No other infraID has the same beginning, regardless of the following characters.
+// generatedID matches names that begin with an infraID of OpenShift's installer. Such an infraID ends with five random
+// characters, so no other infraID begins with it.
 var generatedID = regexp.MustCompile(`^(.+?-[bcdfghjklmnpqrstvwxz2456789]{5})-.`)
 
 // FindInfraID returns the infraID in a machine's name, or "" if the name does not show it. It deliberately does not
