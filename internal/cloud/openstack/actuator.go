@@ -28,11 +28,12 @@ type Options struct {
 	// Transport sends the requests of all accounts whose Secrets contain no certificates. If nil, Go's transport with
 	// limits is used.
 	Transport http.RoundTripper
-	// Endpoints are the servers that Secrets may refer to. Their messages are shown to users.
+	// Endpoints are the servers that Secrets may refer to. Their messages are shown to users. If empty, all servers
+	// except link-local ones are allowed.
 	Endpoints httpguard.Endpoints
 	// CallTimeout limits one API call; 0 means 15 s.
 	CallTimeout time.Duration
-	// Attempts is the number of attempts of a listing or a start while the cloud does not respond; 0 means 4.
+	// Attempts is the maximum number of attempts of a listing or a start while the cloud does not respond; 0 means 4.
 	Attempts int
 }
 

@@ -114,8 +114,7 @@ func (a *Actuator) clientFor(t actuator.Target) (*projectClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	// NUL cannot be part of a YAML text. Clusters with shelved servers must not share orders with clusters with
-	// stopped servers.
+	// Clusters with shelved servers must not share a client with clusters with stopped servers.
 	fields := []string{
 		s.Auth.AuthURL, s.Auth.Username, s.Auth.UserID, s.Auth.Password, s.Auth.UserDomainName, s.Auth.UserDomainID, s.Auth.DomainName, s.Auth.DomainID,
 		s.Auth.ProjectName, s.Auth.ProjectID, s.Auth.ProjectDomainName, s.Auth.ProjectDomainID, s.Auth.CredentialID, s.Auth.CredentialName,
@@ -148,8 +147,8 @@ func (a *Actuator) newClient(s cloudSettings, account string, shelves bool) (*pr
 	return c, nil
 }
 
-// allowHost checks whether a Secret or the cloud's catalog may refer to a server. A user who may write a Secret must
-// not be able to reach or read servers in the manager's network.
+// allowHost allows requests to a server, or returns an error if a Secret or the cloud's catalog may not refer to it. A
+// user who may write a Secret must not be able to reach or read servers in the manager's network.
 func (c *projectClient) allowHost(u *url.URL, where string) error {
 	if err := c.endpoints.CheckHost(u.Hostname()); err != nil {
 		return actuator.Errorf(actuator.Other, "%s: %.100s: %s", where, u.Hostname(), err)
@@ -237,7 +236,7 @@ func (c *projectClient) findComputeService(result tokens.CreateResult) (*gopherc
 		c.settings.availability(), c.settings.RegionName, cloudsKey)
 }
 
-// call makes one API call within the client's timeout, including the login.
+// call makes the API calls of do within the timeout atMost, including the login.
 func (c *projectClient) call(ctx context.Context, operation string, atMost time.Duration, do func(context.Context, *gophercloud.ServiceClient) error) error {
 	return cloudrest.CallWithTimeout(ctx, atMost, func(ctx context.Context) error {
 		compute, err := c.computeService(ctx)

@@ -36,7 +36,7 @@ type cloudSettings struct {
 	ClientCert   string       `json:"cert"`
 	Profile      string       `json:"profile"`
 	Cloud        string       `json:"cloud"`
-	// roots are the certificates in cacert; nil means the system's certificates.
+	// roots are the certificates that cacert refers to; nil means the system's certificates.
 	roots *x509.CertPool
 	// rootsPEM is the PEM form of roots, for comparison.
 	rootsPEM string

@@ -9,8 +9,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/errortable"
 )
 
-// errorTable classifies responses by their status, because OpenStack has no error codes. Nova uses the same status for
-// an exhausted quota and for missing rights. With Keystone's unified limits, its message about the quota differs:
+// errorTable classifies responses by their status, because OpenStack has no error codes. The first two rows also match
+// the message: Nova uses 403 for an exhausted quota and for missing rights, and 409 for a wrong state and for a locked
+// server, which only a user unlocks. With Keystone's unified limits, the message about the quota differs:
 // https://docs.openstack.org/api-ref/compute/#unshelve-restore-shelved-server-unshelve-action
 // https://docs.openstack.org/nova/latest/admin/unified-limits.html
 func errorTable() errortable.Table {

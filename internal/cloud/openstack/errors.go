@@ -81,9 +81,9 @@ func (c *projectClient) explainLogin(err error) error {
 	}
 }
 
-// explainMissingAnswer converts the error of a call that received no valid response from the API. A request that was
-// not sent, was interrupted or timed out has the same description, because users only need to know that the cloud does
-// not respond.
+// explainMissingAnswer converts the error of a call that received no valid response from the API. A failed connection,
+// an interruption and a timeout have the same description, because users only need to know that the cloud does not
+// respond.
 func (c *projectClient) explainMissingAnswer(operation string, err error) error {
 	syntax, isSyntax := errors.AsType[*json.SyntaxError](err)
 	wrong, isWrongType := errors.AsType[*json.UnmarshalTypeError](err)
@@ -114,8 +114,8 @@ func classOf(operation string, answer gophercloud.ErrUnexpectedResponseCode) act
 	})
 }
 
-// describe returns the server's message if the administrator has listed the server. The author of the Secret chooses
-// the server, and could otherwise read responses of other servers.
+// describe returns the status, with the server's message if the administrator has listed the server. The author of the
+// Secret chooses the server, and could otherwise read responses of other servers.
 func (c *projectClient) describe(answer gophercloud.ErrUnexpectedResponseCode) string {
 	status := fmt.Sprintf("status %d %s", answer.Actual, http.StatusText(answer.Actual))
 	if message := messageOf(answer.Body); c.isTrusted && message != "" {
@@ -146,8 +146,8 @@ func isLocked(refusal error) bool {
 	return ok && strings.Contains(messageOf(answer.Body), "is locked")
 }
 
-// describeState returns the name of a state for a message. The API has a fixed set of names, so longer ones are
-// truncated.
+// describeState describes the status and the task of a server for a message. The API has a fixed set of names, so
+// longer ones are truncated.
 func describeState(s *servers.Server) string {
 	text := strings.ToLower(s.Status)
 	if s.TaskState != "" {
@@ -156,7 +156,7 @@ func describeState(s *servers.Server) string {
 	return fmt.Sprintf("%.60q", text)
 }
 
-// scrub removes secrets, and parts that differ at each call, from the cloud's message.
+// scrub removes secrets, and parts that differ at each call, from the cloud's message, and truncates it.
 func (c *projectClient) scrub(message string) string {
 	const longest = 400
 	for _, secret := range c.settings.secretValues() {

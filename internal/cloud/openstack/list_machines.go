@@ -31,8 +31,8 @@ const (
 	maxAddresses      = 64
 )
 
-// ListMachines implements rest.OneByOneAccount. One listing of the whole project serves any number of clusters,
-// because the API filters servers only by name, with one regular expression at a time.
+// ListMachines implements rest.OneByOneAccount. One listing of the whole project serves any number of clusters, because
+// the API filters names by only one regular expression at a time.
 func (c *projectClient) ListMachines(ctx context.Context, infraIDs []string) (map[string][]actuator.Machine, error) {
 	if slices.Contains(infraIDs, "") {
 		return nil, actuator.Errorf(actuator.Other, "the infraID is empty, but Torpor finds servers by it: set spec.clusterMetadata.infraID")
@@ -82,8 +82,9 @@ func (c *projectClient) addMachines(found map[string][]actuator.Machine, page []
 	return nil
 }
 
-// senlinClusterOf returns the ID of the Senlin cluster that a server is a node of, or "". Senlin sets both
-// properties. Senlin replaces or rebuilds inactive nodes if a health policy is attached to the cluster:
+// senlinClusterOf returns the ID of the Senlin cluster that a server is a node of, or "". Senlin sets the properties
+// cluster_node_id and cluster_id. Senlin replaces or rebuilds inactive nodes if a health policy is attached to the
+// cluster:
 // https://docs.openstack.org/senlin/latest/user/policy_types/health.html
 func senlinClusterOf(s *servers.Server) string {
 	if s.Metadata["cluster_node_id"] == "" {
@@ -97,7 +98,7 @@ func isGone(s *servers.Server) bool {
 	return s.TaskState == "deleting" || slices.Contains([]string{"DELETED", "SOFT_DELETED"}, s.Status)
 }
 
-// stateOf returns the state of a server, from its task if it has one and otherwise from its status.
+// stateOf returns the state of a server, from its task and its status.
 func stateOf(s *servers.Server) actuator.MachineState {
 	switch {
 	case strings.HasPrefix(s.TaskState, "powering-off"), strings.HasPrefix(s.TaskState, "shelving"), s.TaskState == "suspending":
@@ -121,12 +122,13 @@ func stateOf(s *servers.Server) actuator.MachineState {
 }
 
 // holdsCapacity reports whether a server is off but still occupies its host, in a cluster with servers that should be
-// shelved. The cloud alone decides when a shelved server leaves its host. Only administrators can influence this.
+// shelved. A server with the status SHELVED does not count, because only the cloud and its administrators decide when
+// it leaves its host.
 func (c *projectClient) holdsCapacity(s *servers.Server) bool {
 	return c.shelves && s.TaskState == "" && slices.Contains([]string{"SHUTOFF", "SUSPENDED"}, s.Status)
 }
 
-// addressesOf returns a server's addresses in all its networks.
+// addressesOf returns at most maxAddresses of a server's addresses, from all its networks.
 func addressesOf(s *servers.Server) []string {
 	var all []string
 	for _, network := range slices.Sorted(maps.Keys(s.Addresses)) {

@@ -22,8 +22,8 @@ const (
 	start = "start servers"
 )
 
-// StopMachine implements rest.OneByOneAccount. It stops or shelves a server. The API refuses an order that has
-// already taken effect, so the server is read before a refusal is reported.
+// StopMachine implements rest.OneByOneAccount. It stops or shelves a server. The API refuses an order that has already
+// taken effect, so the server is read before a conflict is reported.
 func (c *projectClient) StopMachine(ctx context.Context, id string) error {
 	c.unshelved.ForgetMachine(id)
 	return c.call(ctx, stop, c.timeout, func(ctx context.Context, compute *gophercloud.ServiceClient) error {
@@ -65,8 +65,8 @@ func (c *projectClient) StartMachine(ctx context.Context, id string) error {
 	})
 }
 
-// judgeConflict reads a server that refused an order because of its state, and calls judge. Any other error is returned
-// unchanged.
+// judgeConflict reads the server if the cloud refused an order because of its state, and calls judge. Any other error
+// is returned unchanged.
 func judgeConflict(ctx context.Context, compute *gophercloud.ServiceClient, id string, answer error, judge func(*servers.Server) error) error {
 	if !gophercloud.ResponseCodeIs(answer, http.StatusConflict) {
 		return answer
@@ -110,7 +110,8 @@ func wayOut(status string) string {
 	}
 }
 
-// acceptState returns nil instead of a refusal if the server is already in one of the accepted states.
+// acceptState returns nil if the server is already in an accepted state and need not free capacity, and otherwise a
+// *onebyone.RefusedError.
 func (c *projectClient) acceptState(found *servers.Server, refusal error, accepted ...actuator.MachineState) error {
 	switch {
 	case slices.Contains(accepted, stateOf(found)) && !c.holdsCapacity(found):
