@@ -3,7 +3,7 @@
 // Package aws stops and starts clusters' EC2 machines.
 //
 // Reading order: credentials.go (the Secret) → client.go (one client per account, region and endpoint) → actuator.go
-// (the calls; a refused machine does not affect other machines) → errors.go (messages for users).
+// (the calls, which are split if the cloud refuses some machines) → errors.go (messages for users).
 package aws
 
 import (
@@ -47,17 +47,18 @@ type Options struct {
 	// HTTPClient is shared by all accounts. If nil, a client is used that has the SDK's timeouts and limits the size of
 	// responses.
 	HTTPClient RequestSender
-	// Endpoint replaces EC2's own URLs, as the environment variable AWS_ENDPOINT_URL does. A Secret's endpoint_url
-	// takes precedence.
+	// Endpoint replaces the URLs of EC2, EC2 Auto Scaling and EKS, as the environment variable AWS_ENDPOINT_URL does. A
+	// Secret's endpoint_url takes precedence.
 	Endpoint string
-	// Endpoints are the allowed values of endpoint_url. If empty, all endpoints except link-local ones are allowed.
-	// Messages are shown to users only if they come from listed endpoints or from those of AWS.
+	// Endpoints are the hosts that endpoint_url may contain, in addition to those of AWS. If empty, all hosts except
+	// link-local ones are allowed. Messages of an endpoint_url that is neither listed nor of AWS are hidden from users.
 	Endpoints httpguard.Endpoints
 	// AssumableRoles are the roles that the manager may assume with its own identity. If empty, it assumes no role.
 	AssumableRoles []AssumableRole
 	// CallTimeout limits one API call, including all attempts; 0 means 15 s.
 	CallTimeout time.Duration
-	// Attempts is the number of attempts of a call while the cloud throttles or does not respond; 0 means 4.
+	// Attempts is the maximum number of attempts of a call that may be repeated, while the cloud throttles or does not
+	// respond; 0 means 4.
 	Attempts int
 }
 
@@ -65,8 +66,8 @@ type Options struct {
 type Actuator struct {
 	options Options
 	clients *cloudrest.AccountCache[*accountClient]
-	// identity is the manager's own AWS identity. It is set when a role is first assumed, and guarded by the lock of
-	// clients.
+	// identity is the manager's own AWS identity. It is set when the first client for a role is created, and guarded by
+	// the lock of clients.
 	identity *awssdk.Config
 }
 
@@ -107,7 +108,7 @@ const (
 	listTimeoutFactor = 2
 	// maxFilterValues is the number of values that EC2 accepts in the filters of one call.
 	maxFilterValues = 200
-	// parallelCalls is the number of concurrent calls per account.
+	// parallelCalls is the maximum number of concurrent calls of one operation.
 	parallelCalls = 5
 	// maxIDBytes and maxNameBytes exceed the lengths that EC2 allows.
 	maxIDBytes, maxNameBytes = 64, 256
@@ -284,9 +285,9 @@ func groupOf(i types.Instance) string {
 	return strings.ToValidUTF8(name[:min(len(name), maxNameBytes)], "")
 }
 
-// missingReservationOf returns the capacity reservation that a running instance requires but does not use, or "". When
-// a reservation is cancelled, its instances continue to run, but cannot be started again. An instance that targets a
-// group of reservations can also start outside of them:
+// missingReservationOf returns the capacity reservation that a running instance requires but does not use,
+// "capacity-reservations-only" if it requires any one, or "". When a reservation is cancelled, its instances continue
+// to run, but cannot be started again. An instance that targets a group of reservations can also start outside of them:
 // https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-reservations-release.html
 func missingReservationOf(i types.Instance) string {
 	wanted := i.CapacityReservationSpecification
@@ -323,7 +324,7 @@ func (c *accountClient) accountName(owner string) string {
 	return c.endpoint + "/" + owner
 }
 
-// addressesOf returns the addresses of all network interfaces of the machine.
+// addressesOf returns at most maxAddresses addresses and DNS names of the machine, from all its network interfaces.
 func addressesOf(i types.Instance) []string {
 	all := []*string{i.PrivateIpAddress, i.PrivateDnsName, i.PublicIpAddress, i.PublicDnsName, i.Ipv6Address}
 	for _, n := range i.NetworkInterfaces {
@@ -382,8 +383,8 @@ func stateOf(i types.Instance) (actuator.MachineState, bool) {
 	return state, ok
 }
 
-// maxBatchSize is the number of machines in one call. EC2 recommends fewer than 1000. Large batches are necessary
-// because StartInstances has the lowest rate limit of all calls, two per second.
+// maxBatchSize is the maximum number of machines in one call. EC2 recommends fewer than 1000. Large batches are
+// necessary because StartInstances has the lowest rate limit of all calls, two per second.
 const maxBatchSize = 900
 
 // Start implements actuator.Actuator. If EC2 refuses some machines, the error lists them, and the other machines are
@@ -392,8 +393,8 @@ func (a *Actuator) Start(ctx context.Context, t actuator.Target, ids []string) e
 	return a.StartAll(ctx, t, [][]string{ids})[0]
 }
 
-// Stop implements actuator.Actuator. If EC2 cannot stop one of the given machines, such as the machine of a one-time
-// spot request, no machine of the cluster is stopped and the error contains EC2's message.
+// Stop implements actuator.Actuator. If EC2 can never stop one of the given machines, such as the machine of a one-time
+// spot request, no further machine of the cluster is stopped and the error contains EC2's message.
 func (a *Actuator) Stop(ctx context.Context, t actuator.Target, ids []string) error {
 	if err := a.RequireStopRights(ctx, t, ids); err != nil {
 		return err
@@ -499,8 +500,8 @@ func (c *accountClient) requirePermission(ctx context.Context, operation string,
 	return group.Wait()
 }
 
-// changePower starts, stops or terminates all machines in as few calls as possible. A cluster's error lists its
-// refused machines.
+// changePower starts, stops or terminates all machines, in calls for up to maxBatchSize machines. A cluster's error
+// lists its refused machines.
 func (a *Actuator) changePower(ctx context.Context, t actuator.Target, operation string, clusters [][]string, do func(context.Context, *accountClient, []string) error) []error {
 	errs := make([]error, len(clusters))
 	c, err := a.clientFor(ctx, t)
@@ -537,8 +538,8 @@ type powerChange struct {
 	do        func(context.Context, []string) error
 	clusters  [][]string
 	errs      []error
-	// refusals is the remaining number of refusals for missing rights. At 0, all remaining clusters count as refused.
-	// All parts of a powerChange share this number.
+	// refusals is the remaining number of refusals for missing rights. At 0, a refused call is no longer split, and all
+	// its clusters count as refused. All parts of a powerChange share this number.
 	refusals *int
 }
 
@@ -591,8 +592,8 @@ func (c *accountClient) changeCluster(ctx context.Context, p powerChange) error 
 	return refused.combinedError(p.operation)
 }
 
-// changePowerOfBatch starts, stops or terminates machines, and adds the machines that EC2 refuses to refused. It
-// returns an error if no other machine should be tried.
+// changePowerOfBatch starts, stops or terminates machines, and records in refused which ones EC2 refuses. It returns an
+// error if no other machine should be tried.
 func (c *accountClient) changePowerOfBatch(ctx context.Context, p powerChange, ids []string, refused refusedMachines) error {
 	err := c.callWithTimeout(ctx, p.operation, func(ctx context.Context) error { return p.do(ctx, ids) })
 	machine, ok := errors.AsType[*machineRefusedError](err)
@@ -602,8 +603,8 @@ func (c *accountClient) changePowerOfBatch(ctx context.Context, p powerChange, i
 	case !ok:
 		return err
 	case p.operation == stopInstances && machine.class == actuator.Other:
-		// If one machine can never be stopped, its whole cluster is kept running, because a partly stopped cluster is
-		// of no use.
+		// If one machine can never be stopped, no further machine of its cluster is stopped, because a partly stopped
+		// cluster is of no use.
 		return actuator.Errorf(machine.class, "%s: %s for one of %s: %s", p.operation, machine.code, joinIDs(ids), machine.message)
 	case p.operation == terminateInstances && machine.class == actuator.NotFound && len(ids) == 1:
 		return nil // The machine is already terminated.

@@ -91,7 +91,7 @@ func (s smallAnswers) Do(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// countItems counts the names of list elements that the SDK decodes, ignoring case.
+// countItems counts the occurrences of item, the name of list elements that the SDK decodes, ignoring case.
 func countItems(body []byte) int {
 	return bytes.Count(bytes.ToLower(body), []byte("item"))
 }

@@ -122,7 +122,7 @@ func readDefaultProfile(file string) (map[string]string, error) {
 	return profile, nil
 }
 
-// parseSectionName reads "[default]" and "[profile default]".
+// parseSectionName returns the profile of a section such as "[default]" or "[profile default]".
 func parseSectionName(text string) (string, bool) {
 	text = trimComment(text)
 	inner, ok := strings.CutSuffix(text[1:], "]")

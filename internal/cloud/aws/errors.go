@@ -116,7 +116,7 @@ func (c *accountClient) unreachableError(operation, why string) error {
 
 func asAPIError(err error) (smithy.APIError, bool) { return errors.AsType[smithy.APIError](err) }
 
-// hintFor returns an explanation that EC2's own message lacks.
+// hintFor returns an explanation that EC2's own message lacks, or "".
 func hintFor(operation, code string) string {
 	if operation == stopInstances && (code == "UnsupportedOperation" || code == "IncorrectSpotRequestState") {
 		return "spot machines of one-time requests cannot be stopped, and Torpor terminates only spot machines that a MachineSet of OpenShift replaces: "
@@ -129,7 +129,7 @@ func classOf(code string, status int) actuator.ErrorClass {
 	return errorTable().ClassOf(errortable.Found{Code: strings.TrimPrefix(strings.TrimPrefix(code, "Client."), "Server."), Status: status})
 }
 
-// statusOf returns the HTTP status of a response, or 0.
+// statusOf returns the HTTP status of an error's response, or 0.
 func statusOf(err error) int {
 	if response, ok := errors.AsType[*awshttp.ResponseError](err); ok {
 		return response.HTTPStatusCode()
@@ -137,7 +137,7 @@ func statusOf(err error) int {
 	return 0
 }
 
-// scrubMessage removes secrets, and parts that differ at each call, from the cloud's message.
+// scrubMessage removes secrets, and parts that differ at each call, from the cloud's message, and truncates it.
 func scrubMessage(message string, secrets []string) string {
 	const longest = 400
 	for _, secret := range secrets {

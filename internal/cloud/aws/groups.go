@@ -144,7 +144,8 @@ func (a *Actuator) ChangeGroups(ctx context.Context, t actuator.Target, changes 
 // still wanted.
 func scaleOnce(o *autoscaling.Options) { o.Retryer = awssdk.NopRetryer{} }
 
-// changeGroup changes one group. Each change is one call, which the cloud applies completely or not at all.
+// changeGroup changes one group. Suspending, resizing and resuming are separate calls, each of which the cloud applies
+// completely or not at all.
 func (c *accountClient) changeGroup(ctx context.Context, change actuator.GroupChange) error {
 	name := "of the group " + change.Name
 	if len(change.Suspend) > 0 {
