@@ -32,7 +32,7 @@ type Options struct {
 	HTTPClient policy.Transporter
 	// Endpoints are the servers that may be called although their addresses are link-local.
 	Endpoints httpguard.Endpoints
-	// WorkloadIdentities are the service principals as which the manager may log in with its own token.
+	// WorkloadIdentities are the service principals that the manager may use with its own token.
 	WorkloadIdentities []WorkloadIdentity
 	// TokenFile is the file with the token of the manager's ServiceAccount. If empty, the environment variable
 	// AZURE_FEDERATED_TOKEN_FILE is used.
@@ -41,7 +41,8 @@ type Options struct {
 	CallTimeout time.Duration
 	// Clock decides when quotas are read again; nil means the system clock.
 	Clock clock.PassiveClock
-	// Attempts is the number of attempts of a call while the cloud throttles or does not respond; 0 means 4.
+	// Attempts is the maximum number of attempts of a call that may be repeated, while the cloud throttles or does not
+	// respond; 0 means 4.
 	Attempts int32
 }
 

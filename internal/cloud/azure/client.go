@@ -58,7 +58,7 @@ func findCloud(name string) (azureCloud, error) {
 	}
 }
 
-// newBoundedClient returns an HTTP client for all accounts that limits the size of responses.
+// newBoundedClient returns an HTTP client for all accounts, with a limit on the size of responses.
 func newBoundedClient(endpoints httpguard.Endpoints) policy.Transporter {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Control: endpoints.ControlDial}
 	transport := &http.Transport{
@@ -108,8 +108,7 @@ type accountClient struct {
 	resource  *arm.Client
 	// mayNotReadScaleSets is true if the last listing of scale sets was refused for a missing right.
 	mayNotReadScaleSets atomic.Bool
-	// subscription is the prefix of the machines' IDs. owner identifies the subscription among the accounts of all
-	// clouds.
+	// subscription is the ID of the subscription. owner identifies it among the accounts of all clouds.
 	subscription, owner string
 	secrets             []string
 	timeout             time.Duration

@@ -26,7 +26,7 @@ type servicePrincipal struct {
 	TenantID       string `json:"tenantId"`
 	ClientID       string `json:"clientId"`
 	ClientSecret   string `json:"clientSecret"`
-	// CertificateFile is never read, because it would refer to the manager's own file system.
+	// CertificateFile is the path of a file that is never read, because it would be in the manager's own file system.
 	CertificateFile string `json:"clientCertificate"`
 
 	// isFederated reports whether the manager logs in with the token of its ServiceAccount.

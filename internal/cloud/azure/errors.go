@@ -136,7 +136,7 @@ func readRetryAfter(response *http.Response) time.Duration {
 	return cloudrest.ReadRetryAfter(response.Header)
 }
 
-// scrub removes secrets, and parts that differ at each call, from the cloud's message.
+// scrub removes secrets, and parts that differ at each call, from the cloud's message, and truncates it.
 func (c *accountClient) scrub(message string) string {
 	const longest = 400
 	for _, secret := range c.secrets {
