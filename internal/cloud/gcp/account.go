@@ -42,7 +42,7 @@ func (a *Actuator) accountOf(t actuator.Target) (*projectAccount, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Clusters with different settings for local disks must not share an order.
+	// Clusters with different settings for local disks must not share a projectAccount.
 	disks := ""
 	if t.DiscardLocalDisks != nil {
 		disks = strconv.FormatBool(*t.DiscardLocalDisks)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gcp stops and starts clusters' instances in Google Cloud. A cluster's machines are the instances whose names
-// begin with its infraID and a hyphen, as in Hive, except instances that a label assigns to another cluster.
+// Package gcp stops and starts clusters' instances in Google Cloud. A cluster's machines are the instances with its
+// cluster label and a name that begins with its infraID and a hyphen, and the instances without any cluster label that
+// have names such as INFRA_ID-worker-b-9vq4d.
 //
 // Reading order: credentials.go, login.go (the Secret, a token) → account.go (one for each service account) →
 // list_machines.go (one listing for many clusters, in all zones) → rights.go, order.go (one call per machine, and its

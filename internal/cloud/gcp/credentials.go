@@ -39,7 +39,7 @@ type serviceAccount struct {
 	Universe     string `json:"universe_domain"`
 }
 
-// readCredentials reads the Secret. Errors do not contain any part of its values.
+// readCredentials reads the Secret. Errors contain no part of its values except the type.
 func readCredentials(secret map[string][]byte) (serviceAccount, error) {
 	content, ok := secret[serviceAccountKey]
 	if !ok {

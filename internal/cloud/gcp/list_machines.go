@@ -54,7 +54,7 @@ func parseMachineName(id string) (machineName, bool) {
 	return machineName{zone, name}, ok && isResourceName(zone) && isResourceName(name)
 }
 
-// isResourceName reports whether a text is a valid name in Compute Engine.
+// isResourceName reports whether a text has only characters of names in Compute Engine, and is not too long.
 func isResourceName(text string) bool {
 	return text != "" && len(text) <= maxNameBytes && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }
@@ -85,8 +85,8 @@ type instancePage struct {
 	NextPageToken string   `json:"nextPageToken"`
 }
 
-// pageFields are the requested fields of a page. A listing with all fields would be ten times as long. From the
-// metadata only the keys are requested, because the values include startup scripts of up to 256 KB.
+// pageFields are the requested fields of a page. A listing with all fields would be ten times as long. The values of
+// the metadata are not requested, because they include startup scripts of up to 256 KB.
 const pageFields = "items/*/instances(name,status,labels,metadata(fingerprint,items/key),networkInterfaces(networkIP,accessConfigs/natIP))," +
 	"items/*/warning/code,unreachables,nextPageToken"
 
@@ -189,9 +189,10 @@ func ownerOf(vm *computeInstance, infraIDs []string) string {
 	return ""
 }
 
-// infraIDOf returns the infraID of the cluster that owns an instance, independent of the wanted clusters. The infraID
-// is that of the cluster label, or of the name if the instance has no cluster label. If there are several labels, the
-// longest infraID is used, because one cluster's infraID may begin with another's.
+// infraIDOf returns the infraID of the cluster that owns an instance, or "", independent of the wanted clusters. The
+// infraID is that of an owned cluster label with which the name begins, or of the name if the instance has no cluster
+// label. If there are several such labels, the longest infraID is used, because one cluster's infraID may begin with
+// another's.
 func infraIDOf(vm *computeInstance) string {
 	isLabelled, owner := false, ""
 	for key, value := range vm.Labels {

@@ -23,8 +23,8 @@ const (
 	// creatorKey is the metadata key with the name of the group. groupPath precedes the name in its value.
 	creatorKey = "created-by"
 	groupPath  = "/instanceGroupManagers/"
-	// maxMetadataReads is the number of instances whose metadata one listing reads, and parallelMetadataReads is the
-	// number of concurrent reads. The metadata of an instance may have 512 KB.
+	// maxMetadataReads limits the instances whose metadata one listing reads, and parallelMetadataReads limits
+	// concurrent reads. The metadata of an instance may have 512 KB.
 	maxMetadataReads      = 200
 	parallelMetadataReads = 4
 	metadataRead          = "instances.get"

@@ -66,8 +66,8 @@ func readMachineName(id string) (machineName, error) {
 	return m, nil
 }
 
-// StartMachine implements rest.OneByOneAccount, regardless of how the instance was turned off. If an earlier start
-// was accepted and its result is not known yet, StartMachine returns that result.
+// StartMachine implements rest.OneByOneAccount, regardless of how the instance was turned off. If an earlier start is
+// pending, StartMachine sends no other start, and returns the error of the earlier one, if any.
 func (c *projectAccount) StartMachine(ctx context.Context, id string) error {
 	m, err := readMachineName(id)
 	if err != nil {
@@ -124,8 +124,8 @@ func (c *projectAccount) readInstance(ctx context.Context, m machineName, operat
 	return found, err
 }
 
-// acceptState returns nil instead of a refusal if the instance is already in one of the accepted states. The refusal
-// may then only mean that another order is in progress.
+// acceptState returns nil instead of a WrongState refusal if the instance is already in one of the accepted states.
+// Such a refusal may only mean that another order is in progress.
 func (c *projectAccount) acceptState(ctx context.Context, m machineName, operation string, refusal error, accepted ...actuator.MachineState) error {
 	if !hasClass(refusal, actuator.WrongState) {
 		return refusal
