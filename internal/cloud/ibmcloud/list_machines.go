@@ -168,8 +168,8 @@ func groupOf(vm *vpcInstance) string {
 	return strings.ToValidUTF8(name[:min(len(name), maxNameBytes)], "")
 }
 
-// ownerOf returns the name of an instance's account among the accounts of all clouds. The name is the scope in the
-// instance's CRN, as in crn:v1:bluemix:public:is:eu-de-1:a/0123::instance:ID.
+// ownerOf returns the name of an instance's account among the accounts of all clouds. The name contains the scope in
+// the instance's CRN, as in crn:v1:bluemix:public:is:eu-de-1:a/0123::instance:ID.
 func ownerOf(crn string) string {
 	const scopePart = 6
 	parts := strings.Split(crn, ":")

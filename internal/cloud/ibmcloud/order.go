@@ -63,8 +63,8 @@ func (c *regionAccount) order(ctx context.Context, operation, id, verb string) e
 	return c.call(ctx, vpcRequest{operation: operation, method: http.MethodPost, path: "/instances/" + id + "/actions", body: instanceAction{verb}}, nil)
 }
 
-// followStart reads the result of a start once. It reports whether the instance is no longer off, or is known to have
-// failed. IBM Cloud first accepts a start, and later records in the instance why it did not start.
+// followStart reads the result of a start once. It reports whether the instance is no longer off, or the start is known
+// to have failed. IBM Cloud first accepts a start, and later records why the instance did not start.
 func (c *regionAccount) followStart(ctx context.Context, id string) (isOver bool, err error) {
 	found, err := c.readInstance(ctx, id, start)
 	if err != nil {
@@ -90,8 +90,8 @@ func (c *regionAccount) readInstance(ctx context.Context, id, operation string) 
 	return found, err
 }
 
-// acceptState returns nil instead of a refusal if the instance is already in one of the accepted states. IBM Cloud
-// refuses to stop stopped instances.
+// acceptState returns nil instead of a WrongState refusal if the instance is already in one of the accepted states. IBM
+// Cloud refuses to stop stopped instances.
 func (c *regionAccount) acceptState(ctx context.Context, id, operation string, refusal error, accepted ...actuator.MachineState) error {
 	refused, ok := errors.AsType[*onebyone.RefusedError](refusal)
 	if !ok || refused.Class != actuator.WrongState {
