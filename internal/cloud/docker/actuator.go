@@ -27,7 +27,8 @@ var (
 
 // Options configures the access to engines. The zero value is suitable for production.
 type Options struct {
-	// Endpoints are the servers that ClusterDeployments may refer to. Their messages are shown to users.
+	// Endpoints are the servers that ClusterDeployments may refer to. Their messages are shown to users. If empty, all
+	// servers except link-local ones are allowed.
 	Endpoints httpguard.Endpoints
 	// Sockets are the sockets on the manager's own machine that ClusterDeployments may refer to. If empty, no socket
 	// is allowed.
@@ -36,7 +37,7 @@ type Options struct {
 	CallTimeout time.Duration
 	// StopPatience is how long to wait for a stop to complete after the order was sent; 0 means 2 s.
 	StopPatience time.Duration
-	// Attempts is the number of attempts of a listing or a start while the engine does not respond; 0 means 4.
+	// Attempts is the maximum number of attempts of a listing or a start while the engine does not respond; 0 means 4.
 	Attempts int
 	// Clock measures how long ago a container was ordered to stop; nil means the system clock.
 	Clock clock.PassiveClock

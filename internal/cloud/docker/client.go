@@ -92,7 +92,8 @@ func (c *engineClient) Name() string { return c.account }
 // RequireStopRights implements cloudrest.OneByOneAccount. A client of an engine has all rights on the engine.
 func (*engineClient) RequireStopRights(context.Context, []string) error { return nil }
 
-// send sends a request, and reads a successful response with read. For any other response it returns an *answerError.
+// send sends a request, and reads a successful response with read. For a status of 300 or above it returns an
+// *answerError, except for 304.
 func (c *engineClient) send(ctx context.Context, method, path string, query url.Values, read func(io.Reader) error) error {
 	u := c.base
 	u.Path, u.RawQuery = path, query.Encode()
@@ -122,7 +123,7 @@ func (c *engineClient) send(ctx context.Context, method, path string, query url.
 	}
 }
 
-// call makes one API call within the client's timeout.
+// call makes the API calls of do within the client's timeout.
 func (c *engineClient) call(ctx context.Context, operation string, do func(context.Context) error) error {
 	return cloudrest.CallWithTimeout(ctx, c.timeout, do, func(err error) error { return c.explainError(operation, err) })
 }

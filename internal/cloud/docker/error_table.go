@@ -9,8 +9,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/errortable"
 )
 
-// errorTable classifies responses by their status, because engines have no error codes. Engines also use 500 for errors
-// of one container, such as a missing mount or image:
+// errorTable classifies responses by their status, and refused starts also by the message, because engines have no
+// error codes. Engines also use 500 for errors of one container, such as a missing mount or image:
 // https://docs.docker.com/reference/api/engine/version/v1.51/#tag/Container/operation/ContainerStart
 func errorTable() errortable.Table {
 	return append(errortable.Table{

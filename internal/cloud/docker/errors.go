@@ -136,8 +136,8 @@ func unreachableErrorf(operation, format string, args ...any) error {
 	return actuator.Errorf(actuator.Unreachable, "cannot %s at the container engine: %s; check that the engine runs, and spec.platform.containers.engine", operation, fmt.Sprintf(format, args...))
 }
 
-// describe returns the engine's message if the administrator has listed the engine. The author of the ClusterDeployment
-// chooses the engine, and could otherwise read responses of other servers.
+// describe returns the status, with the engine's message if the administrator has listed the engine. The author of the
+// ClusterDeployment chooses the engine, and could otherwise read responses of other servers.
 func (c *engineClient) describe(failure *answerError) string {
 	const longest = 400
 	status := fmt.Sprintf("status %d %s", failure.status, http.StatusText(failure.status))

@@ -149,7 +149,7 @@ func stateOf(state string) (machine actuator.MachineState, holdsCapacity bool) {
 	}
 }
 
-// addresses returns a container's addresses in all its networks.
+// addresses returns at most maxAddresses of a container's addresses, from all its networks.
 func (e *engineContainer) addresses() []string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(e.NetworkSettings.Networks)) {
