@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package libvirt stops and starts clusters' virtual machines through libvirt daemons, by ACPI. A cluster's machines
-// are the domains with its infraID in their metadata, and the domains without such metadata whose names begin with the
-// infraID.
+// Package libvirt stops and starts clusters' virtual machines through libvirt daemons. A cluster's machines are the
+// domains with its infraID in their metadata, and the domains without such metadata that have names such as
+// INFRA_ID-worker-0.
 //
 // Reading order: credentials.go (the Secret) → connection.go (frames, with budgets) → xdr.go, protocol.go (the calls)
 // → list_machines.go → order.go, with pending_shutdowns.go (requested shutdowns) → errors.go (messages for users).
@@ -31,7 +31,8 @@ type Options struct {
 	// Socket is the daemon's socket on this machine. It is used for Secrets whose URI has no host. If Socket is empty,
 	// such URIs are refused.
 	Socket string
-	// Endpoints are the servers that Secrets may refer to. Their messages are shown to users.
+	// Endpoints are the servers that Secrets may refer to. Their messages are shown to users. If empty, all servers
+	// except link-local ones are allowed over TLS.
 	Endpoints httpguard.Endpoints
 	// CallTimeout limits one call, and the connection to the daemon. 0 means 30 s, because a start waits for the
 	// hypervisor's process.
@@ -113,7 +114,8 @@ func (a *Actuator) Stop(ctx context.Context, t actuator.Target, ids []string) er
 	return a.StopAll(ctx, t, [][]string{ids})[0]
 }
 
-// Start implements actuator.Actuator. The error lists the domains that could not start.
+// Start implements actuator.Actuator. The RefusedIDs of the error are the domains whose start failed, unless all
+// failed.
 func (a *Actuator) Start(ctx context.Context, t actuator.Target, ids []string) error {
 	return a.StartAll(ctx, t, [][]string{ids})[0]
 }

@@ -62,8 +62,8 @@ func readCredentials(secret map[string][]byte) (daemon, error) {
 	return d, nil
 }
 
-// parseURI parses one of libvirt's URIs (https://libvirt.org/uri.html). Only the driver, the transport and the host
-// are accepted, because other parts may refer to files of the manager or disable checks.
+// parseURI parses one of libvirt's URIs (https://libvirt.org/uri.html). A user and parameters are refused, because they
+// may refer to files of the manager or disable checks.
 func parseURI(text string) (daemon, error) {
 	wrong := func(found string) error {
 		return actuator.Errorf(actuator.CredentialsInvalid, "%s in the credentials Secret: expected a URI of libvirt such as qemu+tls://host.example.com/system, found %s: correct it", uriKey, found)

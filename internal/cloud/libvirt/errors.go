@@ -144,7 +144,8 @@ func classOf(e *daemonError) actuator.ErrorClass {
 	return errorTable().ClassOf(errortable.Found{Code: nameOfCode(e.code), Message: e.message})
 }
 
-// describe returns the daemon's message if the daemon is trusted, without parts that differ at each call.
+// describe returns the daemon's message, without parts that differ at each call. If the daemon is not trusted, it
+// returns the number of the error.
 func (d errorExplainer) describe(e *daemonError) string {
 	const longest = 400
 	if !d.isTrusted || e.message == "" {

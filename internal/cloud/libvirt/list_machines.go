@@ -23,8 +23,8 @@ const listTimeoutFactor = 3
 // errListTooLong means that a host lists more domains than Torpor reads.
 var errListTooLong = errors.New("the list has more domains than allowed")
 
-// listMachines returns the domains of clusters. A host has few domains, so one list serves any number of clusters.
-// The owner and the state of each domain need one call each.
+// listMachines returns the domains of clusters. A host has few domains, so one list serves any number of clusters. The
+// owner and the state of each domain need separate calls.
 func (c *connection) listMachines(ctx context.Context, infraIDs []string, pending *pendingShutdowns) (map[string][]actuator.Machine, error) {
 	host, err := c.readHostname(ctx)
 	if err != nil {

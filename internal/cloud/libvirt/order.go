@@ -22,8 +22,8 @@ const (
 	start = "start domains"
 )
 
-// errPausedBriefly is returned for an order to a guest that the daemon has paused for a moment, because the guest
-// accepts no orders.
+// errPausedBriefly is returned for an order to a guest that the daemon has paused for a moment. A paused guest accepts
+// no orders.
 var errPausedBriefly = &onebyone.RefusedError{
 	Class: actuator.WrongState, Code: "paused for a moment", Message: "the daemon has paused the guest to start, move, save or copy it, and will resume it",
 }

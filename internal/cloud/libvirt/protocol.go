@@ -165,7 +165,7 @@ func (c *connection) listDomains(ctx context.Context) ([]domain, error) {
 	return all, r.err
 }
 
-// findDomain returns the current state of a domain.
+// findDomain returns the domain with this UUID, including its name and its current id.
 func (c *connection) findDomain(ctx context.Context, id string) (domain, error) {
 	uuid, ok := parseUUID(id)
 	if !ok {
@@ -182,7 +182,7 @@ func (c *connection) findDomain(ctx context.Context, id string) (domain, error) 
 	return found, r.err
 }
 
-// errNoUUID is the error that a daemon returns for an ID that no domain can have.
+// errNoUUID returns the error of a missing domain, for an ID that no domain can have.
 func errNoUUID() error { return &daemonError{code: codeNoDomain, message: "its id is not a UUID"} }
 
 func (c *connection) readState(ctx context.Context, d domain) (domainState, error) {
