@@ -35,10 +35,10 @@ var (
 )
 
 const (
-	// maxCachedControllers is the number of controllers that are cached with their connections.
+	// maxCachedControllers is the maximum number of controllers that are cached with their connections.
 	maxCachedControllers = 4096
-	// parallelVisits is the number of a cluster's machines that are called concurrently. Only the largest clusters
-	// have more machines.
+	// parallelVisits is the maximum number of a cluster's machines that are called concurrently. Only the largest
+	// clusters have more machines.
 	parallelVisits = 128
 	// silentTimeout limits a visit to a controller that did not respond during the previous visit.
 	silentTimeout = 2 * time.Second
@@ -46,7 +46,8 @@ const (
 
 // Options configures the access to controllers. The zero value is suitable for production.
 type Options struct {
-	// Endpoints contains the controllers that ClusterDeployments may refer to. Their messages are shown to users.
+	// Endpoints contains the controllers that ClusterDeployments may refer to. Their messages are shown to users. If
+	// empty, all controllers except link-local ones are allowed.
 	Endpoints httpguard.Endpoints
 	// VisitTimeout limits all calls to one controller for an observation or an order; 0 means 10 s.
 	VisitTimeout time.Duration
@@ -97,8 +98,8 @@ func (*Actuator) Describe() actuator.Description {
 	}
 }
 
-// Observe implements actuator.Actuator. A machine whose state cannot be read counts as neither on nor off. If the state
-// of no machine can be read, Observe returns an error.
+// Observe implements actuator.Actuator. A machine whose state cannot be read counts as Starting. If the state of no
+// machine can be read, Observe returns an error.
 func (a *Actuator) Observe(ctx context.Context, t actuator.Target) ([]actuator.Machine, error) {
 	if t.InfraID == "" {
 		return nil, actuator.Errorf(actuator.Other, "no machines are listed: set spec.platform.baremetal.machines")
@@ -124,7 +125,8 @@ func (a *Actuator) Observe(ctx context.Context, t actuator.Target) ([]actuator.M
 	return machines, nil
 }
 
-// Stop implements actuator.Actuator. Machines are shut down, and their power is cut after five minutes.
+// Stop implements actuator.Actuator. Machines are shut down, and their power is cut if they still run after five
+// minutes.
 func (a *Actuator) Stop(ctx context.Context, t actuator.Target, ids []string) error {
 	return a.orderAll(ctx, "stop machines", t, ids, func(c visitor) error {
 		given, err := c.order(ctx, func(seen actuator.MachineState) (powerOrder, error) { return chooseStop(seen, a.stops.Age(c.key)) })

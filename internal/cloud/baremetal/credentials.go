@@ -10,7 +10,8 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// Keys of the credentials Secret. Keys for one machine begin with its name and a dot, and take precedence.
+// Keys of the credentials Secret. The keys of one machine's username and password begin with its name and a dot, and
+// take precedence.
 const (
 	usernameKey  = "username"
 	passwordKey  = "password"

@@ -16,7 +16,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
-// Functions and commands in use (appendix G).
+// Functions, commands and completion codes in use (appendix G, table 5-2).
 const (
 	functionChassis, functionApplication = 0x00, 0x06
 
@@ -31,7 +31,7 @@ const (
 )
 
 const (
-	// resendAfter is the maximum round trip of a packet before it is sent again.
+	// resendAfter is how long to wait for a response before a packet is sent again.
 	resendAfter = time.Second
 	// closeTimeout limits the request that closes a session. Without this request, a controller drops the silent
 	// session later.

@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// The numbers below are from the specification, IPMI v2.0 revision 1.1, with its section numbers.
+// Section numbers refer to the specification, IPMI v2.0 revision 1.1.
 const (
 	payloadIPMI          = 0x00
 	payloadOpenSession   = 0x10
@@ -41,7 +41,7 @@ const (
 	maxPacketBytes = 1024
 	// shareOfSuite is the number of packets that may be lost before another suite is tried.
 	shareOfSuite = 3
-	// maxStrayPackets is the number of packets that are skipped because they answer another request.
+	// maxStrayPackets is the maximum number of packets that are skipped because they answer another request.
 	maxStrayPackets = 64
 	// keyMaterialBytes is the length of the constants from which keys are derived (13.32).
 	keyMaterialBytes = 20

@@ -13,7 +13,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// maxNamedMachines is the number of machines that a message lists for one error.
+// maxNamedMachines is the maximum number of machines that a message lists for one error.
 const maxNamedMachines = 20
 
 // messageOf returns the message of one machine's error.

@@ -27,7 +27,7 @@ import (
 const (
 	// maxAnswerBytes is far more than the size of a machine's description, about ten thousand bytes.
 	maxAnswerBytes = 1 << 20
-	// maxConnections is the number of connections to a controller. Controllers have little computing power.
+	// maxConnections is the maximum number of connections to a controller. Controllers have little computing power.
 	maxConnections = 2
 	dialTimeout    = 10 * time.Second
 )
@@ -202,8 +202,8 @@ func (e *answerError) class() actuator.ErrorClass {
 	return redfishErrors().ClassOf(errortable.Found{Code: e.code, Status: e.status, HasPause: e.retryAfter > 0})
 }
 
-// describe returns the controller's message if the administrator has listed the controller. The author of the
-// ClusterDeployment chooses the address, and could otherwise read responses of other servers.
+// describe returns the status, with the controller's message if the administrator has listed the controller. The author
+// of the ClusterDeployment chooses the address, and could otherwise read responses of other servers.
 func (c *redfishController) describe(failure *answerError) string {
 	const longest = 300
 	status := fmt.Sprintf("status %d %s", failure.status, http.StatusText(failure.status))
