@@ -20,23 +20,23 @@ const FieldManager = "torpor-observer"
 // ownPrefix is the prefix of all of Torpor's field managers.
 const ownPrefix = "torpor"
 
-// Upstream is a project that writes the same kinds.
+// Upstream is a project with controllers for the same kinds as Torpor.
 type Upstream struct {
 	Name string
 	// Managers are the names of the project's field managers. A name that ends with a dash is a prefix.
 	Managers []string
 	// Finalizers are the finalizers that only the project's controllers add.
 	Finalizers []string
-	// Lease is the name of the Lease for leader election, and Deployment the name of the Deployment of its
-	// controllers.
+	// Lease is the name of the project's Lease for leader election, and Deployment is the name of its controllers'
+	// Deployment.
 	Lease, Deployment string
 	// Namespaces are the namespaces in which the project's documentation installs it. Other namespaces are found
 	// through its webhooks.
 	Namespaces []string
 	// Webhooks are the names of the project's webhook configurations for the kinds.
 	Webhooks []string
-	// SharesFinalizer is true if the project's finalizer has the same name as Torpor's, so that the project would
-	// delete the dependents of an object.
+	// SharesFinalizer is true if the project's finalizer has the same name as Torpor's, so that the project, too, would
+	// delete the dependents of a deleted object.
 	SharesFinalizer bool
 }
 
@@ -84,7 +84,7 @@ func (u Upstream) IsManager(name string) bool {
 	})
 }
 
-// HasWritten reports whether the project has ever written an object with these fields.
+// HasWritten reports whether one of these entries belongs to the project.
 func (u Upstream) HasWritten(fields []metav1.ManagedFieldsEntry) bool {
 	return slices.ContainsFunc(fields, func(f metav1.ManagedFieldsEntry) bool { return u.IsManager(f.Manager) })
 }
@@ -103,7 +103,7 @@ type Observed struct {
 }
 
 // FindWriter describes the other writer of the object and the evidence for it. It returns "" if Torpor may write.
-// Entries of the upstream that are older than Torpor's first entry are ignored, because they remain after the upstream
+// Entries of the upstream that are older than Torpor's oldest entry are ignored, because they remain after the upstream
 // is uninstalled.
 func FindWriter(o Observed) string {
 	manager, written := lastEntry(o)
@@ -113,7 +113,7 @@ func FindWriter(o Observed) string {
 	case o.IsTakenOver:
 		return ""
 	case o.IsDeleting && !o.Upstream.SharesFinalizer:
-		return "" // Torpor deletes its own objects, even if there are other writers.
+		return "" // Torpor finalizes a deleted object, even if there are other writers.
 	case o.Running != "":
 		return fmt.Sprintf("%s runs: %s", o.Upstream.Name, o.Running)
 	case manager != "" && (own.IsZero() || !written.Before(own)):
@@ -137,7 +137,7 @@ func lastEntry(o Observed) (manager string, written time.Time) {
 	return manager, written
 }
 
-// firstOwnEntry returns the time of Torpor's first write, or the zero time if none exists.
+// firstOwnEntry returns the time of Torpor's oldest entry, or the zero time if none exists.
 func firstOwnEntry(fields []metav1.ManagedFieldsEntry) (written time.Time) {
 	for _, f := range fields {
 		if strings.HasPrefix(f.Manager, ownPrefix) && f.Manager != FieldManager && (written.IsZero() || timeOf(f).Before(written)) {

@@ -11,7 +11,7 @@ import (
 )
 
 // TakeFields returns managed fields in which the owner has applied the fields that the project had applied or updated,
-// or nil if the project has no entry. Entries for subresources such as the status are not changed.
+// or nil if no such fields exist. Entries for subresources such as the status are not changed.
 func TakeFields(entries []metav1.ManagedFieldsEntry, from Upstream, owner string) ([]metav1.ManagedFieldsEntry, error) {
 	isTheirs := func(e metav1.ManagedFieldsEntry) bool { return e.Subresource == "" && from.IsManager(e.Manager) }
 	if !slices.ContainsFunc(entries, isTheirs) {
