@@ -10,7 +10,7 @@ type Request struct{ Requester, Reason, Until string }
 type Change struct {
 	// What is the message of the log line, such as "Stop requested".
 	What string
-	// Part is the part of the object that is stopped or started.
+	// Part is the part of the object that is stopped or started; empty for the whole object.
 	Part string
 	Request
 }

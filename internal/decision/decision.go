@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package decision contains the types that all decisions share: rules, of which the first that matches applies, and the
-// conditions and events that a plan reports. It has no side effects, so a decision can be tested exhaustively.
+// Package decision contains the types that all decisions share: rules, and the conditions and events that a plan
+// reports. The first rule that matches applies. The package has no side effects, so a decision can be tested
+// exhaustively.
 package decision
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
