@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// nearMargin is how long before its certificates expire a cluster should be running again. OpenShift renews
-	// certificates in the last fifth of their validity.
+	// nearMargin is the remaining validity below which a certificate causes a finding. OpenShift renews certificates in
+	// the last fifth of their validity.
 	nearMargin = 3 * 24 * time.Hour
 	// sameCertificates is the maximum difference between the expiries of the certificates of API servers behind one
 	// address. An expiry that is only slightly later belongs to the certificate of another server, not to a renewed
@@ -96,8 +96,8 @@ func ServingExpiry(chains [][]*x509.Certificate) time.Time {
 	return best
 }
 
-// nextWakeBy returns the new status.hibernationCheck.wakeBy. The previous time is kept if the observed expiry is
-// only slightly later, because it belongs to another API server behind the same address.
+// nextWakeBy returns the new status.hibernationCheck.wakeBy. The previous time is kept if no expiry was observed, or if
+// the observed one is only slightly later, because that one belongs to another API server behind the same address.
 func nextWakeBy(before *hivev1.HibernationCheck, seen time.Time) *metav1.Time {
 	var known *metav1.Time
 	if before != nil {

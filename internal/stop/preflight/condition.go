@@ -16,8 +16,8 @@ import (
 // checkAction is the Action of events about findings.
 const checkAction = "CheckHibernation"
 
-// Condition returns the condition HibernationPossible. Its reason is the code of the worst finding, and its message
-// lists all findings.
+// Condition returns the condition HibernationPossible. If there are findings, its reason is the code of the worst one,
+// and its message lists all of them.
 func Condition(findings []Finding, isChecked bool) decision.Condition {
 	switch {
 	case len(findings) == 0 && !isChecked:

@@ -34,7 +34,7 @@ const (
 	nextHealthChecks       = "/apis/cluster.x-k8s.io/v1beta2/machinehealthchecks"
 )
 
-// HealthCheckPaths returns the paths of the lists of MachineHealthChecks.
+// HealthCheckPaths returns the Path of each SurveyList of MachineHealthChecks.
 func HealthCheckPaths() []string { return []string{openShiftHealthChecks, clusterAPIHealthChecks} }
 
 // machineLists returns the lists that reveal upgrades, and controllers that replace or add machines.

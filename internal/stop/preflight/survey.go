@@ -101,7 +101,7 @@ type Survey struct {
 	isCutShort bool
 }
 
-// findingTally collects the findings of one code.
+// findingTally counts the affected objects of one code.
 type findingTally struct {
 	count   int32
 	objects []talliedObject
@@ -120,7 +120,7 @@ func NewSurvey(now time.Time) *Survey {
 	}
 }
 
-// AddItem evaluates one item of a list. An item that cannot be decoded is skipped.
+// AddItem evaluates one item of a list. An item that is too large or cannot be decoded is skipped.
 func (s *Survey) AddItem(l SurveyList, item []byte) {
 	if len(item) <= MaxItemBytes {
 		_ = l.add(s, item) // A malformed object yields no finding.
@@ -141,7 +141,7 @@ func (s *Survey) NoteCut() { s.isCutShort = true }
 // IsCutShort reports whether the survey is incomplete for a temporary reason.
 func (s *Survey) IsCutShort() bool { return s.isCutShort }
 
-// note adds an object to the finding with this code. A stop that lasts at least as long as after affects the object.
+// note adds an object to the finding with this code. after is the length of the shortest stop that affects the object.
 func (s *Survey) note(code, name string, after time.Duration) {
 	t := s.found[code]
 	if t == nil {

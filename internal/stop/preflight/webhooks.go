@@ -152,8 +152,8 @@ func (s *Survey) keepWebhook(w webhookAtRisk) {
 	}
 }
 
-// Services returns the Services of the recorded webhooks, as namespace/name. The caller reads them from the cluster
-// and passes them to AddService.
+// Services returns at most maxServices Services of the recorded webhooks, as namespace/name. The caller reads them from
+// the cluster and passes them to AddService.
 func (s *Survey) Services() []string { return slices.Sorted(maps.Keys(s.services)) }
 
 // ServicePath returns the path of a Service at the API server.
@@ -175,7 +175,8 @@ func (s *Survey) AddService(name string, item []byte) {
 	}
 }
 
-// judgeWebhooks adds a finding for each webhook configuration with a webhook that may block the resume of the cluster.
+// judgeWebhooks adds a finding about the webhook configurations with a webhook that may block the resume of the
+// cluster.
 func (s *Survey) judgeWebhooks() {
 	var names []string
 	for _, w := range s.webhooks {

@@ -25,8 +25,8 @@ const (
 	goodQuorum = 3
 )
 
-// addNamespace records the labels of namespaces that webhooks may select, and finds namespaces that are being
-// deleted.
+// addNamespace records the labels of namespaces that webhooks may select, the age of the cluster and whether it runs
+// OpenShift. It also finds namespaces that are being deleted.
 func addNamespace(s *Survey, item []byte) error {
 	var n struct {
 		Metadata objectName `json:"metadata"`
