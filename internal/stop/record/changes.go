@@ -28,7 +28,7 @@ func describeStop(stop torporv1alpha1.StopRecord) decision.Request {
 	return asked
 }
 
-// RequestOf returns the request of the stop in effect: the request of the object's own switch if it requests a stop,
+// RequestOf returns the request of the stop in effect: the request of the object's own switch if its stop is in effect,
 // otherwise the request of the Slumber. Without a stop, it returns the requester of the last start.
 func RequestOf(own Records, scheduled *torporv1alpha1.ScheduledStop) decision.Request {
 	if scheduled != nil && !own.Holds() {

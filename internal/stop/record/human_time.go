@@ -30,7 +30,8 @@ func ParseNewUntil(text string, now time.Time) (time.Time, error) {
 	return until, nil
 }
 
-// IsAnnotationTime reports whether an annotation can hold the text: an RFC 3339 time, or a duration in Go's format.
+// IsAnnotationTime reports whether an annotation can hold the text: an RFC 3339 time, or a positive duration in Go's
+// format.
 func IsAnnotationTime(text string) bool {
 	_, err := ParseUntil(text, time.Time{})
 	return err == nil

@@ -11,8 +11,8 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// AnnotationSwitch holds the annotations of one switch. Name stops an object or a part of it. Admission records the
-// requester in RequestedBy and RequestVersion. Reason and Until apply to the stop of this switch only.
+// AnnotationSwitch holds the names of one switch's annotations. Name stops an object or a part of it. Admission records
+// the requester in RequestedBy and RequestVersion. Reason and Until apply to the stop of this switch only.
 type AnnotationSwitch struct {
 	Name, RequestedBy, RequestVersion, Reason, Until string
 }
@@ -29,8 +29,8 @@ func (s AnnotationSwitch) ReasonAnnotation(annotations map[string]string) string
 	return ownOrShared(annotations, s.Reason, torporv1alpha1.ReasonAnnotation)
 }
 
-// Annotations returns the annotation that requests the stop, and the switch's own annotations for its reason and
-// end. They are set and removed together.
+// Annotations returns the annotation that requests the stop, and the switch's own annotations for its reason, its end
+// and the author of the end. They are set and removed together.
 func (s AnnotationSwitch) Annotations() []string {
 	return []string{s.Name, s.Reason, s.Until, s.Until + torporv1alpha1.NotedSuffix}
 }

@@ -34,7 +34,7 @@ func (r Records) RequestedStop() *torporv1alpha1.StopRecord {
 	return &r[0]
 }
 
-// Holds reports whether a stop is in effect: the switch requests it, and its end time has not passed.
+// Holds reports whether a stop is in effect: the switch requests it, and its end is not recorded yet.
 func (r Records) Holds() bool {
 	newest := r.RequestedStop()
 	return newest != nil && newest.EndedAt == nil

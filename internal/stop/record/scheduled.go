@@ -19,8 +19,9 @@ const (
 	maxSlumbers = 20
 )
 
-// ReadScheduled returns the ScheduledStops in the annotations of an object, sorted by the name of their Slumber. It
-// ignores an annotation that is malformed or too large, or whose value is about another Slumber than its key.
+// ReadScheduled returns at most maxSlumbers ScheduledStops in the annotations of an object, sorted by the name of their
+// Slumber. It ignores an annotation that is malformed or too large, or whose value is about another Slumber than its
+// key.
 func ReadScheduled(annotations map[string]string) []torporv1alpha1.ScheduledStop {
 	return readScheduledExcept(nil, annotations)
 }
