@@ -20,11 +20,11 @@ type Instant struct {
 }
 
 const (
-	// smallStep is the largest difference between the wall clock and the steady time, which steadyTime returns, that is
-	// accepted immediately.
+	// smallStep is the largest difference between the wall clock and the result of steadyTime that is accepted
+	// immediately.
 	smallStep = 5 * time.Minute
-	// trustAfter is the time after which a larger difference is accepted. A wrong clock that is corrected before
-	// that has no effect. The suspension of a machine also counts as a step of the clock.
+	// trustAfter is the time after which a larger difference is accepted. A wrong clock that is corrected before that
+	// has no effect. The suspension of the manager's machine also counts as a step of the clock.
 	trustAfter = 2 * time.Hour
 )
 
@@ -121,7 +121,7 @@ func (m *Meter) Read(uid types.UID, s *torporv1alpha1.Savings) Totals {
 	return one.shown
 }
 
-// EndScrape drops the marks of objects that were not read in two scrapes, because these objects were deleted.
+// EndScrape drops the marks of objects that were not used in two scrapes, because these objects were deleted.
 func (m *Meter) EndScrape() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

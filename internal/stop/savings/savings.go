@@ -34,7 +34,7 @@ const (
 // Rate is what an object saves per second.
 type Rate struct{ Machines, CPUMillis, MemoryKiB int64 }
 
-// IsZero reports whether the object saves nothing: it runs, or its Pods and machines are unknown.
+// IsZero reports whether the object saves nothing, for example because it runs.
 func (r Rate) IsZero() bool { return r == Rate{} }
 
 // RateOf returns the rate that the savings of an object record.
@@ -79,7 +79,7 @@ func Next(stored *torporv1alpha1.Savings, rate Rate, now Moment) *torporv1alpha1
 	return next
 }
 
-// countWeeks adds an ended stop to the weeks in which it lies.
+// countWeeks adds an ended stop to those of the last MaxWeeks weeks in which it lies.
 func countWeeks(s *torporv1alpha1.Savings, rate Rate, now Moment) {
 	from := now.At.Add(-now.Counted)
 	for monday := WeekOf(now.At); now.At.Sub(monday) < MaxWeeks*week && monday.Add(week).After(from); monday = monday.Add(-week) {
