@@ -53,7 +53,7 @@ type MemberWish struct {
 
 // Plan is the result of a decision.
 type Plan struct {
-	// Status is the next status, without conditions.
+	// Status is the next status; its conditions are ignored.
 	Status torporv1alpha1.SlumberStatus
 	// Wishes are the intended actions on the members of each wave; nil for a wave whose members are not changed.
 	Wishes [][]MemberWish
@@ -181,7 +181,8 @@ func waveOf(o Observed, name string) torporv1alpha1.SlumberWaveStatus {
 	return torporv1alpha1.SlumberWaveStatus{Name: name, ShouldSleep: w.ShouldSleep, Since: w.Since, WaitsSince: w.WaitsSince, IsSettled: w.IsSettled, IsTimedOut: w.IsTimedOut}
 }
 
-// observeWave counts the members of a wave and lists those that the wave waits for.
+// observeWave counts the members of a wave, lists those that the wave waits for, and determines whether it is settled
+// or has timed out.
 func (p *Plan) observeWave(o Observed, i int) {
 	wave := &p.Status.Waves[i]
 	wave.Members, wave.Asleep, wave.Skipped, wave.WaitsFor = 0, 0, 0, ""

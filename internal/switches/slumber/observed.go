@@ -25,14 +25,14 @@ type Observed struct {
 	// Waves are the members of each wave, in the order of the spec. An object that several waves select belongs to
 	// the first of these waves.
 	Waves [][]Member
-	// MissingKinds lists, sorted, the kinds of targets that cannot be stopped here: they are not served, or no
-	// StopAdapter describes them.
+	// MissingKinds lists, sorted, the kinds of targets that cannot be stopped here, for example because they are not
+	// served or no StopAdapter describes them.
 	MissingKinds []string
 	// KindsAwaitedUntil is the time until which missing kinds may still be announced, because the manager has just
 	// started; zero if none are awaited.
 	KindsAwaitedUntil time.Time
 	// UnreadableKinds maps each kind whose objects could not be listed to the reason. It is unknown how many objects
-	// it has, and in which state.
+	// such a kind has, and in which state.
 	UnreadableKinds map[string]string
 	// InvalidReach is the reason why the namespaces of a ClusterSlumber cannot be selected; nil if they can.
 	InvalidReach error
@@ -40,7 +40,7 @@ type Observed struct {
 	Leftovers []Member
 }
 
-// Member is an object that a Slumber selects.
+// Member is an object that a Slumber selects or has stopped.
 type Member struct {
 	// Name is shown to users: kind and name.
 	Name string

@@ -18,7 +18,7 @@ const (
 	// maxMoments limits how many points in time are examined to find the next or the last change, because windows may
 	// overlap for a long time.
 	maxMoments = 1000
-	// MaxTransitions is the number of future transitions that the status lists.
+	// MaxTransitions is the maximum number of future transitions that the status lists.
 	MaxTransitions = 10
 )
 
@@ -119,7 +119,7 @@ func (s Schedule) phaseGivenNext(at time.Time, next []torporv1alpha1.SlumberTran
 // Local returns a time in the time zone of the schedule.
 func (s Schedule) Local(at time.Time) time.Time { return at.In(s.clock.zone) }
 
-// NextTransitions returns at most MaxTransitions next times at which members begin to sleep or to wake.
+// NextTransitions returns the next times, at most MaxTransitions, at which members begin to sleep or to wake.
 func (s Schedule) NextTransitions(at time.Time) []torporv1alpha1.SlumberTransition {
 	return s.listTransitions(at, MaxTransitions)
 }

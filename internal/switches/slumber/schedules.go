@@ -41,8 +41,8 @@ func NewSchedules(slumbers []torporv1alpha1.Slumber, ofCluster []torporv1alpha1.
 	return s
 }
 
-// FindFor returns the Slumbers and the views of ClusterSlumbers that stop an object: the Slumbers of its namespace that
-// select it, or otherwise the ClusterSlumbers.
+// FindFor returns the Slumbers and the views of ClusterSlumbers that may stop an object: the Slumbers of its namespace
+// that select it, or otherwise the ClusterSlumbers.
 func (s Schedules) FindFor(kind schema.GroupKind, o metav1.Object) (found []*torporv1alpha1.Slumber) {
 	for _, one := range s.all {
 		if one.reach == nil && one.slumber.Namespace != o.GetNamespace() {
@@ -55,8 +55,8 @@ func (s Schedules) FindFor(kind schema.GroupKind, o metav1.Object) (found []*tor
 	return found
 }
 
-// EndOfSleep returns the latest end of the current or next sleep among the schedules that stop an object, or zero if
-// there is none.
+// EndOfSleep returns the latest end of the current or next sleep among the schedules that may stop an object, or zero
+// if there is none.
 func (s Schedules) EndOfSleep(kind schema.GroupKind, o metav1.Object, now time.Time) (end time.Time) {
 	for _, one := range s.FindFor(kind, o) {
 		if found := endOfSleep(one, now); found.After(end) {

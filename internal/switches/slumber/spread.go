@@ -18,7 +18,8 @@ import (
 const maxBatches = 60
 
 // SpreadOffset returns how long after the start of its wave's transition an object is stopped or started. It is less
-// than over. It depends only on the UID, so neither a new manager nor other members of the wave change it.
+// than over, unless over is zero. Apart from over, it depends only on the UID, so neither a new manager nor other
+// members of the wave change it.
 func SpreadOffset(uid types.UID, over time.Duration) time.Duration {
 	if over <= 0 {
 		return 0

@@ -14,8 +14,8 @@ import (
 const (
 	// widestShift is longer than any clock change in a time zone; Samoa once skipped a day.
 	widestShift = 26 * time.Hour
-	// farthestLook is how far ahead and back an occurrence is searched: more than the eight years that may lie
-	// between two leap days.
+	// farthestLook is how far back an occurrence is searched: more than the eight years that may lie between two leap
+	// days.
 	farthestLook = 10 * 366 * 24 * time.Hour
 )
 
@@ -100,7 +100,8 @@ func (m cronMoment) last(at time.Time) (last time.Time) {
 	}
 }
 
-// next returns the first occurrence after a time, or zero if none exists within farthestLook.
+// next returns the first occurrence after a time, or zero if none exists within the five years that the cron library
+// searches.
 func (m cronMoment) next(at time.Time) time.Time {
 	from := m.clock.read(at)
 	if m.clock.instantOf(from).After(at) {

@@ -32,17 +32,18 @@ const (
 	maxWritesAtOnce = 8
 	// maxFailures limits how many failed writes a message lists.
 	maxFailures = 5
-	// awaitInterval is how often the finalizer of a Slumber checks for kinds that are not announced yet.
+	// awaitInterval is how often the finalizer of a Slumber checks for kinds that their controllers have not announced
+	// yet.
 	awaitInterval = 5 * time.Second
 	// fieldUnknown is a part of the API server's error message for a field that the schema lacks.
 	fieldUnknown = "field not declared in schema"
 )
 
-// memberWrite is the pending write of one member.
+// memberWrite is the pending write to one member.
 type memberWrite struct {
 	memberObject
 	stops torporv1alpha1.ScheduledStop
-	// before are the stops in the member's status before the write.
+	// before are the stops that the member recorded before the write.
 	before torporv1alpha1.ScheduledStop
 }
 
@@ -133,9 +134,9 @@ func isAnnotated(o client.Object, stops torporv1alpha1.ScheduledStop) bool {
 	return err == nil && o.GetAnnotations()[name] == value
 }
 
-// writeStops writes the stops of a member to its status, and then to an annotation, because the served schema may
-// drop the status field, and may be replaced at any time. If both contain the Slumber, readers use the status. A
-// failure of one write does not prevent the other.
+// writeStops writes the stops of a member to its status, if its kind has the field, and then to an annotation, because
+// the served schema may drop the status field, and may be replaced at any time. If both contain the Slumber, readers
+// use the status. A failure of one write does not prevent the other.
 func (c Controller) writeStops(ctx context.Context, name string, write memberWrite) error {
 	var inStatus error
 	if write.kind.Switch() == nil {
@@ -206,7 +207,7 @@ func (w memberWrite) newApplied() *unstructured.Unstructured {
 	return applied
 }
 
-// finalize starts every object that a deleted Slumber has stopped, because no other controller would. This includes
+// finalize removes the stops of a deleted Slumber from every object, because no other controller would. This includes
 // objects that the cache lacks, and workloads even if the feature that stops them is now disabled. A newly started
 // manager waits for kinds that are not announced yet.
 func (c Controller) finalize(ctx context.Context, s *torporv1alpha1.Slumber) (time.Duration, error) {

@@ -36,7 +36,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/switches/slumber"
 )
 
-// Name is the name of the controller and of its events. Its field manager on a member is Name followed by the
+// Name is the name of the controller and of its event recorder. Its field manager on a member is Name, a hyphen and the
 // Slumber's name.
 const Name = "torpor-slumber"
 
@@ -168,8 +168,8 @@ func listRecorded(o client.Object) (requests []ctrl.Request) {
 }
 
 // enqueueConcerned enqueues each Slumber that selects an object or has stopped it, including deleted Slumbers. If obj
-// is nil, it enqueues every Slumber. The requests are delayed, because many objects of a wave change at the same time
-// and each reconciliation reads all of them.
+// is nil, it enqueues every Slumber. Requests for an object are delayed, because many objects of a wave change at the
+// same time and each reconciliation reads all of them.
 func (c Controller) enqueueConcerned(ctx context.Context, kind kinds.Kind, obj client.Object, add addFunc) {
 	if obj == nil {
 		obj = &metav1.PartialObjectMetadata{}
@@ -215,8 +215,8 @@ type memberObject struct {
 	kind kinds.Kind
 }
 
-// observe reads the members. Objects of kinds with a Go type come from the cache; those of other kinds are read from
-// the API server if their cached metadata shows that the Slumber selects or has stopped one of them.
+// observe reads the members. Objects of the kinds in kinds.ListOwn come from the cache; those of other kinds are read
+// from the API server if their cached metadata shows that the Slumber selects or has stopped one of them.
 func (c Controller) observe(ctx context.Context, s *torporv1alpha1.Slumber, reach *slumber.Reach) (*observation, error) {
 	seen := &observation{reach: reach, Observed: slumber.Observed{Now: c.Clock.Now(), Slumber: s, Waves: make([][]slumber.Member, len(s.Spec.Waves))}, waves: make([][]memberObject, len(s.Spec.Waves))}
 	seen.MissingKinds, seen.KindsAwaitedUntil = listKindNames(s), c.Members.kindsAwaitedUntil()
@@ -294,9 +294,9 @@ func describeListFailure(err error) string {
 	return "no answer in time"
 }
 
-// listMembers returns at least the objects of a kind that concern a Slumber. For kinds without a Go type, only
-// metadata is cached; whole objects are read from the API server if the metadata shows that one of them concerns the
-// Slumber.
+// listMembers returns at least the objects of a kind that concern a Slumber. Of kinds that kinds.ListOwn does not
+// contain, only metadata is cached; whole objects are read from the API server if the metadata shows that one of them
+// concerns the Slumber.
 func listMembers(ctx context.Context, kind readableKind, s *torporv1alpha1.Slumber, reach *slumber.Reach) (objects []client.Object, isServed bool, err error) {
 	if kind.Switch() == nil {
 		return listObjects(ctx, kind.reader, kind.Kind, s.Namespace)

@@ -47,14 +47,14 @@ type notifiedController struct {
 // changesDelay delays a reconciliation, so that it handles the changes to many objects.
 const changesDelay = time.Second
 
-// readableKind is a kind and the reader of its objects, which reads metadata from a cache and whole objects from the
-// API server.
+// readableKind is a kind and the reader of its objects. The reader of a kind in MemberKinds reads metadata from a cache
+// and whole objects from the API server.
 type readableKind struct {
 	kinds.Kind
 	reader client.Reader
 }
 
-// AddKind reports that objects of a kind can be stopped.
+// AddKind records that objects of a kind can be stopped.
 func (m *MemberKinds) AddKind(ctx context.Context, kind kinds.Kind, reader client.Reader) {
 	m.mu.Lock()
 	if m.kinds == nil {
@@ -65,7 +65,7 @@ func (m *MemberKinds) AddKind(ctx context.Context, kind kinds.Kind, reader clien
 	m.notify(ctx, kind, nil)
 }
 
-// RemoveKind reports that objects of a kind can no longer be stopped.
+// RemoveKind records that objects of a kind can no longer be stopped.
 func (m *MemberKinds) RemoveKind(ctx context.Context, kind kinds.Kind) {
 	m.mu.Lock()
 	delete(m.kinds, kind.GVK().GroupKind())
