@@ -67,8 +67,8 @@ func of[T Object](change func(T, time.Time)) func(Object, time.Time) {
 	return func(obj Object, now time.Time) { change(obj.(T), now) }
 }
 
-// sharedAnnotations returns the annotations for the reason and the end of a stop that all kinds with a single switch
-// use.
+// sharedAnnotations returns the annotations that all kinds with a single switch use for the reason and the end of a
+// stop.
 func sharedAnnotations() stoprecord.AnnotationSwitch {
 	return stoprecord.AnnotationSwitch{Reason: torporv1alpha1.ReasonAnnotation, Until: torporv1alpha1.UntilAnnotation}
 }

@@ -43,8 +43,8 @@ type Definition interface {
 type Type interface {
 	// GVK returns the group, version and kind.
 	GVK() schema.GroupVersionKind
-	// Names returns the names in commands, in lower case: the singular, the plural as in paths and RBAC rules, and the
-	// short names.
+	// Names returns the names in commands, in lower case: the singular or the StopAdapter's name, the plural as in
+	// paths and RBAC rules, and other names.
 	Names() []string
 	// AddToScheme registers the Go types of the kind and of the related objects that a plan reads.
 	AddToScheme(known *runtime.Scheme) error
@@ -59,8 +59,8 @@ type Stoppable interface {
 	ReadState(obj Object, now time.Time) State
 	// DescribeRows returns a row for each switch of an object. It may modify obj.
 	DescribeRows(obj Object) []Row
-	// Parts returns the parts of an object that users can stop and start. The switch of a part is in the spec or in
-	// annotations.
+	// Parts returns the parts of an object, including those that are only shown. The switch of a part is in the spec or
+	// in annotations.
 	Parts() []Part
 	// Switch describes how the manager stops objects of a kind whose controllers are unaware of Torpor. It returns
 	// nil for a kind whose own controllers read the stops of Slumbers from the status.
@@ -110,12 +110,13 @@ type FieldSwitch struct {
 type State struct {
 	// IsStoppable is true if the object can be stopped now.
 	IsStoppable bool
-	// IsAsleep and IsAwake are what the object's own controller reports, not what is requested.
+	// IsAsleep and IsAwake become true when the object's own controller reports this, not when it is requested.
 	IsAsleep, IsAwake bool
 	// IsStoppedWithoutSlumbers is true if the object is stopped, or a stop is requested, for another reason than a
 	// Slumber.
 	IsStoppedWithoutSlumbers bool
-	// ResumedAt is when a user last ended a stop, and ResumedBy is that user; zero and empty if no user has.
+	// ResumedAt is when a user or another writer last started, restarted or deployed the object, and ResumedBy is the
+	// requester; zero and empty if neither has.
 	ResumedAt metav1.Time
 	ResumedBy string
 	// Message describes why the object is not yet asleep or awake.

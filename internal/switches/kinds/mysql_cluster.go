@@ -22,8 +22,8 @@ import (
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// mysqlClusters is the kind MySQLCluster. An object is asleep when no Pod of it is left, as with spec.offline. An
-// object whose clustering or reconciliation is stopped is not asleep, because the servers keep running.
+// mysqlClusters is the kind MySQLCluster. An object is asleep when spec.offline or a Slumber has removed all its Pods.
+// An object whose clustering or reconciliation is stopped is not asleep, because the servers keep running.
 type mysqlClusters struct{}
 
 // GVK implements Definition.
@@ -216,7 +216,7 @@ func (mysqlClusters) Plan(s PlanSubject, r preflight.PlanRequest) preflight.Plan
 	return preflight.Plan{Effects: c.effects(r), Findings: preflight.Join(findings)}
 }
 
-// plannedCluster is a MySQLCluster of which one part is to be stopped or started.
+// plannedCluster is a MySQLCluster with one part that is to be stopped or started.
 type plannedCluster struct {
 	*mocov1beta2.MySQLCluster
 	// isClustering is true if the part is clustering, and not reconciliation.

@@ -152,7 +152,8 @@ type Finalized interface {
 type Finalizer struct {
 	Kind schema.GroupVersionKind
 	Name string
-	// Upstream is the other project that uses the same finalizer, if any.
+	// Upstream is the other project with controllers for the kind. It may be zero if the project does not share the
+	// finalizer.
 	Upstream otherwriter.Upstream
 }
 

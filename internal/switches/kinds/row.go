@@ -47,8 +47,8 @@ type Row struct {
 	UntilBy string `json:"untilBy,omitempty"`
 	// Overdue is true if the stop continues although it should have ended.
 	Overdue bool `json:"overdue,omitempty"`
-	// SkippedUntil is a future time until which Slumbers do not stop the object, and SkippedBy is the user who set
-	// it.
+	// SkippedUntil is the time until which Slumbers do not stop the object, and SkippedBy is the user who set it. The
+	// time may have passed.
 	SkippedUntil *metav1.Time `json:"skippedUntil,omitempty"`
 	SkippedBy    string       `json:"skippedBy,omitempty"`
 	// Next is the next step for the user, or the next automatic step.
@@ -204,7 +204,8 @@ func (r Row) WithoutHistory() Row {
 	return r
 }
 
-// JudgeController returns a finding if no controller acts on the part in a namespace.
+// JudgeController returns a finding if no controller acts on the part in a namespace, or if no manager renews the
+// Lease.
 func (p Part) JudgeController(acting lease.Acting, namespace string) []preflight.Finding {
 	gap := acting.DescribeGap(p.Controllers, namespace)
 	switch {
