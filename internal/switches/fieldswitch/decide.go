@@ -35,8 +35,8 @@ type ObservedSwitch struct {
 	// and zero if that is not recorded.
 	Manager   string
 	WrittenAt time.Time
-	// Rate is what a stop of the object saves per unit of time. Moment is the time of this observation, and how long
-	// the object's stop has lasted then.
+	// Rate is what a stop of the object saves per second. Moment is the time of this observation, and how long the
+	// object's stop has lasted then.
 	Rate   savings.Rate
 	Moment savings.Moment
 }
@@ -335,7 +335,7 @@ func FindLastWrite(obj metav1.Object, paths []string) (manager string, at time.T
 	return found.Manager, found.Time.Time
 }
 
-// ListPaths returns the fields that a stop sets.
+// ListPaths returns the paths of the fields that a stop sets.
 func ListPaths(operations []torporv1alpha1.StopOperation) (paths []string) {
 	for _, operation := range operations {
 		paths = append(paths, operation.Path)

@@ -3,9 +3,10 @@
 package fieldswitch
 
 const (
-	// EventStopped reports that an object was stopped by its switch.
+	// EventStopped reports that Torpor has stopped an object by setting its fields.
 	EventStopped = "ObjectStopped"
-	// EventRestored reports that an object was restored to its state before the stop.
+	// EventRestored reports that an object was restored to its state before the stop, except for fields that have
+	// changed since the stop.
 	EventRestored = "ObjectRestored"
 	// EventStartedByOthers reports that another writer has changed a field that a stop had set, and that Torpor does
 	// not change the object until the next stop.

@@ -10,9 +10,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// Release returns the plan for an object whose kind can no longer be stopped; because is the reason that the event
-// reports. An object that only Slumbers stopped is restored. A stop that a user requested remains, with its saved
-// values, because only the user ends it, and the next StopAdapter of the kind uses these values.
+// Release returns the plan for an object whose kind can no longer be stopped; the argument because is the reason that
+// the event reports. An object that only Slumbers stopped is restored. A stop that a user requested remains, with its
+// saved values, because only the user ends it, and the next StopAdapter of the kind uses these values.
 func Release(o ObservedSwitch, because string) SwitchPlan {
 	is := ReadSwitch(o.Object)
 	s := &decisionStep{ObservedSwitch: o, is: is, next: is, annotations: map[string]string{}, plan: SwitchPlan{Rule: "released", Next: o.Object.DeepCopy()}}

@@ -34,10 +34,10 @@ type SwitchState struct {
 	Records stoprecord.Records
 	// Scheduled are the stops of Slumbers, by name.
 	Scheduled []torporv1alpha1.ScheduledStop
-	// Saved holds the fields that a stop has changed; nil while Torpor does not keep the object stopped.
+	// Saved holds the fields that a stop has set; nil while Torpor does not keep the object stopped.
 	Saved []SavedField
-	// ResumedAt is when another writer last changed these fields, and ResumedBy is that writer; zero and empty if
-	// there was none.
+	// ResumedAt is when Torpor last observed that another writer had changed these fields, and ResumedBy is that
+	// writer; zero and empty if there was none.
 	ResumedAt time.Time
 	ResumedBy string
 	// Refused is the reason why the object is not stopped.

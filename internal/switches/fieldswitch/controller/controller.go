@@ -4,8 +4,8 @@
 // object and its autoscalers, calls fieldswitch.Decide, and writes all differences in one patch. It writes the fields
 // that the kind's FieldSwitch or its StopAdapter lists, and Torpor's annotations, but never a status.
 //
-// Only the metadata of the objects is cached, because a cluster may have thousands, of which few are ever stopped.
-// The whole objects of these few are read from the API server when their annotations change.
+// Only the metadata of the objects is cached, because a cluster may have thousands, and few are ever stopped. The whole
+// objects of these few are read from the API server when their annotations change.
 package controller
 
 import (
@@ -41,8 +41,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
-// Name is the name of the event recorder and the field manager. The controller of a kind is called Name followed by
-// the kind's name.
+// Name is the name of the event recorder and the field manager. The controller of a kind is called Name, a hyphen, and
+// the kind's name and group.
 const Name = "torpor-switch"
 
 const (
@@ -155,7 +155,7 @@ func (c Controller) newMetadata() *metav1.PartialObjectMetadata {
 	return m
 }
 
-// announce adds the kind to the Observer, and removes it when the controller ends.
+// announce adds the kind to the Metrics and the Observer, and removes it when the controller ends.
 func (c Controller) announce(ctx context.Context, cached client.Reader) error {
 	c.Metrics.add(c.Kind, cached, c.Clock)
 	if c.Observer != nil {
@@ -268,7 +268,7 @@ func (c Controller) act(ctx context.Context, seen fieldswitch.ObservedSwitch, pl
 	return nil
 }
 
-// describeRefusal returns the API server's message if the schema or admission rejected a write. It is empty for
+// describeRefusal returns the API server's message if RBAC, the schema or admission rejected a write. It is empty for
 // other errors, which are temporary or do not concern the object.
 func describeRefusal(err error) string {
 	status, isStatus := errors.AsType[*k8serrors.StatusError](err)

@@ -54,7 +54,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	defer cancel()
 	for _, kind := range m.list() {
 		list := kind.NewMetadataList()
-		// The list is not copied, because a cluster may have thousands of objects, of which few were ever stopped.
+		// The list is not copied, because a cluster may have thousands of objects, and few were ever stopped.
 		if err := kind.reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			continue
 		}
