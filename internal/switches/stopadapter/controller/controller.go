@@ -31,7 +31,7 @@ import (
 )
 
 const (
-	// Name is the name of the controller and of its events.
+	// Name is the name of the controller and of its event recorder.
 	Name = "torpor-stopadapters"
 	// rightsInterval is how often granted permissions are checked again.
 	rightsInterval = time.Minute

@@ -65,7 +65,7 @@ func (g *adapterGroups) status(name string) conditional.GroupStatus {
 	return conditional.GroupStatus{}
 }
 
-// remove ends a controller, and waits for that at most for removeTimeout.
+// remove ends a controller, and waits at most removeTimeout for its end.
 func (g *adapterGroups) remove(ctx context.Context, name string) {
 	g.mu.Lock()
 	is, isThere := g.all[name]

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// releaseTimeout is how long the controller tries to restore the objects that a deleted adapter has stopped. The
+	// releaseTimeout is how long the controller tries to release the objects that a deleted adapter has stopped. The
 	// attempts can fail, because the adapter's ClusterRole is often deleted together with the adapter.
 	releaseTimeout = 5 * time.Minute
 	// releaseInterval is the interval between these attempts.
@@ -31,8 +31,9 @@ const (
 	releasePage = 500
 )
 
-// finalize restores the objects that a deleted adapter has stopped. If the kind is no longer served, its objects are
-// gone. Objects that cannot be restored within releaseTimeout are not changed, and an event reports this.
+// finalize restores the objects that only Slumbers have stopped through a deleted adapter. If the kind is no longer
+// served, its objects are gone. Objects that cannot be restored within releaseTimeout are not changed, and an event
+// reports this.
 func (c Controller) finalize(ctx context.Context, a *torporv1alpha1.StopAdapter) (time.Duration, error) {
 	c.groups.remove(ctx, a.Name) // Otherwise the controller of the kind would continue to stop objects.
 	err := c.release(ctx, a)
@@ -54,7 +55,7 @@ func (c Controller) finalize(ctx context.Context, a *torporv1alpha1.StopAdapter)
 	return releaseInterval, nil
 }
 
-// release restores the objects of all namespaces, and continues after a failure.
+// release releases the objects of all namespaces (see fieldswitch.Release), and continues after a failure to write one.
 func (c Controller) release(ctx context.Context, a *torporv1alpha1.StopAdapter) error {
 	target := a.Spec.Target
 	var failure error
