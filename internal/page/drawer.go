@@ -32,7 +32,7 @@ const (
 // details is the content of the drawer: one switch of an object, as far as the caller may see it.
 type details struct {
 	Row rowView
-	// Verbs are the actions that the caller may request.
+	// Verbs are the actions on the switch that the caller may request, such as stop and skip.
 	Verbs             []string
 	SkippedUntil      *timeView
 	SkippedBy, Remedy string
@@ -41,7 +41,7 @@ type details struct {
 	MoreStops         int
 	Conditions        []metav1.Condition
 	Events            []eventView
-	// EventsNote is the reason why there are no events.
+	// EventsNote is the reason why the events cannot be read.
 	EventsNote string
 }
 
@@ -178,7 +178,7 @@ func listStops(row kinds.Row) (stops []stopView, more int) {
 	return stops, more
 }
 
-// readEvents returns the newest events about an object, or a note that explains why none exist.
+// readEvents returns the newest events about an object, or a note that explains why they cannot be read.
 func readEvents(ctx context.Context, caller *authorization.Caller, obj client.Object) (shown []eventView, note string) {
 	list, err := caller.Core.Events(obj.GetNamespace()).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("involvedObject.uid", string(obj.GetUID())).String(), Limit: maxReadEvents,

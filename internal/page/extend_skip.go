@@ -24,7 +24,8 @@ import (
 // maxSchedules limits the number of Slumbers in a namespace, and of ClusterSlumbers, that a skip reads.
 const maxSchedules = 500
 
-// refuseExtension returns an error if the object is not stopped, or if the new end is not later than the current one.
+// refuseExtension returns an error if no manual stop is in effect, or if the new end is invalid or is not later than
+// the current one.
 func (f flip) refuseExtension(row kinds.Row, now time.Time) error {
 	if !row.IsAsked {
 		return flipError{http.StatusConflict, "expected a manual stop in effect, found none; stop the object to begin one"}

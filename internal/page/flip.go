@@ -31,7 +31,7 @@ var (
 	errEndless     = errors.New("expected the new end of the stop, found none")
 )
 
-// flipError is the reason why a switch is not changed, with the HTTP status of the response.
+// flipError is the reason why a request is rejected, with the HTTP status of the response.
 type flipError struct {
 	status int
 	text   string
@@ -68,7 +68,7 @@ func (s *Server) parseFlip(r *http.Request, target url.Values) (flip, error) {
 }
 
 // validate returns an error for an invalid request before any call of the API server. It replaces an end such as
-// "tomorrow" with the corresponding time in the zone of now.
+// "tomorrow", in the zone of now, with the time in UTC.
 func (f flip) validate(now time.Time) (flip, error) {
 	parts := f.kind.PartNames()
 	switch {

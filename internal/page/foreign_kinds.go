@@ -106,7 +106,7 @@ func (f *foreignKinds) run(ctx context.Context, kube client.WithWatch) {
 }
 
 // noteAnswer records whether the StopAdapters can be read. The page shows a warning if they cannot. A missing kind or a
-// missing right is not an error.
+// missing right does not cause a warning.
 func (f *foreignKinds) noteAnswer(err error) error {
 	why := ""
 	if err != nil && !kinds.IsKindNotServed(err) && !k8serrors.IsForbidden(err) {

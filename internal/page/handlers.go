@@ -39,7 +39,7 @@ func (s *Server) newHandler() http.Handler {
 	mux.HandleFunc("POST /switches", s.withCaller(refuseScript, s.flipSwitches))
 	mux.HandleFunc("GET /until", s.withCaller(refuseScript, s.serveUntil))
 	s.handleSchedules(mux)
-	// Reject requests that a browser sends on behalf of a page from another origin, with and without the cookie.
+	// Reject POST requests that a browser sends on behalf of a page from another origin, with and without the cookie.
 	sameOrigin := http.NewCrossOriginProtection().Handler(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -84,7 +84,8 @@ type callerRequest struct {
 	caller *authorization.Caller
 }
 
-// withCaller identifies the caller before it handles a request. refuse handles a request without a valid token.
+// withCaller identifies the caller before it handles a request. refuse handles a request whose caller cannot be
+// identified.
 func (s *Server) withCaller(
 	refuse func(http.ResponseWriter, *http.Request, error), answer func(context.Context, callerRequest),
 ) http.HandlerFunc {
@@ -210,7 +211,8 @@ func (s *Server) setCookie(w http.ResponseWriter, value string, age int) {
 	w.Header().Add("Set-Cookie", text)
 }
 
-// flipSwitch stops or starts an object with the caller's own token, so the admission policy records the caller.
+// flipSwitch applies the requested action to a switch with the caller's own token, so the admission policy records the
+// caller.
 func (s *Server) flipSwitch(ctx context.Context, r callerRequest) {
 	if err := r.ParseForm(); err != nil {
 		http.Error(r.writer, "expected a form of at most 32 kB, found a larger or invalid one", http.StatusBadRequest)

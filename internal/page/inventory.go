@@ -81,19 +81,20 @@ type kindNamespace struct{ kind, namespace string }
 // inventory holds the stoppable objects, as last reported by the watches.
 type inventory struct {
 	mu sync.RWMutex
-	// kinds lists the kinds that need no StopAdapter, followed by the kinds of StopAdapters, sorted by name.
+	// kinds lists the kinds that need no StopAdapter, followed by the kinds of StopAdapters in the order of their
+	// names.
 	kinds   []*kinds.Kind
 	objects map[kindNamespace]map[string]*listing
-	// places is the number of pairs of kind and namespace that have been added since the start.
+	// places counts how often since the start a namespace got its first object of a kind.
 	places int
-	// counts is the number of stored objects by kind. surplus holds the objects beyond the limit.
+	// counts is the number of stored objects by kind. surplus holds the objects beyond maxForeignRows.
 	counts  map[string]int
 	surplus map[string]map[types.NamespacedName]bool
 	// unseen holds the reasons why kinds cannot be watched. An empty namespace means all namespaces. unwatched is the
-	// number of StopAdapters beyond the limit.
+	// number of StopAdapters beyond maxForeignKinds.
 	unseen    map[kindNamespace]string
 	unwatched int
-	// acting is the active manager, if known.
+	// acting describes the active managers, if known.
 	acting lease.Acting
 	// changed is closed at the next change.
 	changed chan struct{}
@@ -176,8 +177,8 @@ func (i *inventory) change(apply func()) {
 	i.changed = make(chan struct{})
 }
 
-// put stores an object that has switches. Most Deployments and similar objects have no switch, and do not cause a
-// change.
+// put stores an object that has switches, and removes an object without switches. Most Deployments and similar objects
+// were never stopped, so they have no switches and do not cause a change.
 func (i *inventory) put(k *kinds.Kind, l *listing) {
 	if len(l.switches) == 0 {
 		if i.has(k, l) {
@@ -229,7 +230,7 @@ func (i *inventory) remove(k *kinds.Kind, l metav1.Object) {
 }
 
 // setUnseen stores the reason why a kind cannot be watched in a namespace, or in all namespaces. An empty reason means
-// that the kind can be watched. If the kind no longer exists or may not be listed, its objects are removed.
+// that the kind can be watched. For the reasons notInstalled and noRole, the objects of the kind are removed.
 func (i *inventory) setUnseen(kind, namespace, why string) {
 	at := kindNamespace{kind, namespace}
 	i.mu.RLock()
@@ -287,7 +288,7 @@ func (i *inventory) listGaps() inventoryGaps {
 	return gaps
 }
 
-// placesVersion returns a number that changes when a kind appears in a namespace for the first time.
+// placesVersion returns a number that changes when a namespace gets its first object of a kind.
 func (i *inventory) placesVersion() int {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
@@ -324,7 +325,7 @@ func (i *inventory) listSwitches(isVisible func(kindNamespace) bool) []*listedSw
 	return all
 }
 
-// watchKind keeps the objects of a kind in the inventory until ctx is cancelled. The kind may be installed later.
+// watchKind updates the objects of a kind in the inventory until ctx is cancelled. The kind may be installed later.
 func (i *inventory) watchKind(ctx context.Context, kube client.WithWatch, k *kinds.Kind, namespace string) {
 	options := func(o metav1.ListOptions) *client.ListOptions {
 		return &client.ListOptions{Namespace: namespace, Raw: &o}
@@ -374,7 +375,8 @@ func (i *inventory) watchKind(ctx context.Context, kube client.WithWatch, k *kin
 }
 
 const (
-	// notInstalled is the reason for a kind that the API server does not serve. It does not cause a warning.
+	// notInstalled is the reason for a kind that the API server does not serve, or whose feature is not installed. It
+	// does not cause a warning.
 	notInstalled = "not installed"
 	// noRole is the reason for a StopAdapter kind that the manager may not list, so an administrator has to grant the
 	// rights.

@@ -4,7 +4,7 @@ package page
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Metrics counts the connected browsers. There is no label for the user.
+// Metrics counts the connected and the refused browsers. There is no label for the user.
 type Metrics struct {
 	streams prometheus.Gauge
 	refused prometheus.Counter

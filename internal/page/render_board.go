@@ -173,7 +173,7 @@ func renderColumns(v view) markup {
 	}))
 }
 
-// renderEmpty renders the first commands for a caller who sees no objects.
+// renderEmpty renders example commands for a caller who sees no objects.
 func renderEmpty(v view) markup {
 	if v.Summary.Total > 0 {
 		return ""

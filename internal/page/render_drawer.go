@@ -21,8 +21,8 @@ func (r rowView) address() string {
 	return url.Values{"kind": {r.KindName}, "namespace": {r.Namespace}, "name": {r.Name}, "part": {r.Part}}.Encode()
 }
 
-// renderDetailsPage renders the details as a separate page, for a browser without scripts. It has no buttons, because
-// they need scripts.
+// renderDetailsPage renders the details as a separate page, for a browser without scripts. It has no buttons for
+// actions, because they need scripts.
 func renderDetailsPage(d details) markup {
 	d.Verbs = nil
 	return fill(`%v

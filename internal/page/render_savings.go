@@ -79,7 +79,7 @@ type savedColumn struct {
 	hours func(savings.Totals) float64
 }
 
-// columns returns the resources with savings at any time, or all resources if none exist.
+// columns returns the resources with savings at any time, or all resources if there are no savings.
 func (v savingsView) columns() []savedColumn {
 	all := []savedColumn{
 		{"Machine-hours", func(t savings.Totals) float64 { return t.MachineSeconds / time.Hour.Seconds() }},

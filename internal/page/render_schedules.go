@@ -142,7 +142,7 @@ func renderWeek(week []dayView, title, zone string) markup {
 </table>`, title, zone, zone, fillEach(week, renderDay))
 }
 
-// noBreakDash is a dash between two word joiners, which prevents a line break within a phase.
+// noBreakDash is a dash between two word joiners, which prevent a line break within a phase.
 const noBreakDash = "\u2060–\u2060"
 
 func renderDay(d dayView) markup {
@@ -188,7 +188,7 @@ func renderAwakeForm(v scheduleView) markup {
 </form>`, v.title(), v.Kind, v.Namespace, v.Name, namespace)
 }
 
-// renderAwakeQuestion renders the objects and the end for confirmation, before anything is written.
+// renderAwakeQuestion renders the objects and the end of the skip for confirmation, before anything is written.
 func renderAwakeQuestion(user string, k keepAwake) markup {
 	fields := []struct{ name, value string }{
 		{"kind", k.listed.kind()},
@@ -220,7 +220,7 @@ func renderHidden(name, value string) markup {
 	return fill(`<input type="hidden" name="%v" value="%v">`, name, value)
 }
 
-// renderScheduleForm renders the form that creates a Slumber. The form is expanded after it was submitted.
+// renderScheduleForm renders the form that creates a Slumber. The form is expanded if it has a preview or was rejected.
 func renderScheduleForm(f scheduleForm, hasProblem bool, namespaces []string) markup {
 	isOpen := f.YAML != "" || hasProblem && f.Name+f.Namespace != ""
 	check := func(name string, all, chosen []string) markup {

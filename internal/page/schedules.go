@@ -36,7 +36,7 @@ const (
 	slumberControllers = "slumber"
 )
 
-// addSchedules adds the kinds that the schedules tab reads and writes to a mapper, and returns the mapper.
+// addSchedules adds to a mapper the kinds that the schedules tab reads and writes, and returns the mapper.
 func addSchedules(mapper *meta.DefaultRESTMapper) *meta.DefaultRESTMapper {
 	mapper.Add(torporv1alpha1.SlumberKind(), meta.RESTScopeNamespace)
 	mapper.Add(torporv1alpha1.ClusterSlumberKind(), meta.RESTScopeRoot)
@@ -302,7 +302,7 @@ func (seen seenSchedules) find(kind, namespace, name string) *listedSchedule {
 	return nil
 }
 
-// describeScheduleGap returns the reason why no controller acts on a schedule, or "" if a controller does.
+// describeScheduleGap returns the reason why no controller acts on a schedule, or "" if none is known.
 func describeScheduleGap(acting lease.Acting, l *listedSchedule) string {
 	if gap := acting.DescribeGap(slumberControllers, l.Namespace); gap != nil {
 		return "No controller acts on these " + l.kind() + "s: " + gap.String()

@@ -87,8 +87,8 @@ func (s *Server) prepareAwake(
 	return k, err
 }
 
-// parseAwakeUntil parses the end of a skip. Days and times without a zone are in the zone of the schedule. An empty
-// text means the end of the current or next sleep.
+// parseAwakeUntil parses the end of a skip. Days and times without a zone are in the zone of the schedule, or in UTC if
+// the schedule is invalid. An empty text means the end of the current or next sleep.
 func (l *listedSchedule) parseAwakeUntil(text string, now time.Time) (time.Time, error) {
 	if l.err != nil {
 		return stoprecord.ParseNewUntil(text, now.UTC())
@@ -103,7 +103,7 @@ func (l *listedSchedule) parseAwakeUntil(text string, now time.Time) (time.Time,
 	return until, nil
 }
 
-// local converts a time to the zone of the schedule, or to UTC if the zone is invalid.
+// local converts a time to the zone of the schedule, or to UTC if the schedule is invalid.
 func (l *listedSchedule) local(at time.Time) time.Time {
 	if l.err != nil {
 		return at.UTC()
@@ -139,7 +139,7 @@ func (s *Server) readReach(ctx context.Context, caller *authorization.Caller, k 
 	return reach, nil
 }
 
-// findMembers returns the objects in the namespace that the schedule selects, sorted by name.
+// findMembers returns the objects that the schedule selects in the namespace, sorted by kind and name.
 func (s *Server) findMembers(
 	ctx context.Context, kube client.Client, k keepAwake, reach *slumber.Reach,
 ) (found []awakeMember, err error) {
@@ -169,7 +169,7 @@ func (s *Server) findMembers(
 	}
 }
 
-// listTarget lists the objects that a target selects. For a kind that cannot be stopped here, the list is empty.
+// listTarget lists the objects that a target selects. For a kind that is not watched or not served, the list is empty.
 func (s *Server) listTarget(
 	ctx context.Context, kube client.Client, namespace string, target torporv1alpha1.SlumberTarget,
 ) (all []awakeMember, err error) {

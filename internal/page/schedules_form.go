@@ -99,7 +99,7 @@ func (f scheduleForm) daysText() string {
 	return strings.Join(f.Days, ",")
 }
 
-// build returns the Slumber that the form defines. The error is a sentence for the user.
+// build returns the Slumber that the form defines. The error is shown to the user.
 func (f scheduleForm) build() (*torporv1alpha1.Slumber, error) {
 	switch {
 	case f.Name == "" || f.Namespace == "":
@@ -173,7 +173,7 @@ func createSchedule(ctx context.Context, kube client.Client, s *torporv1alpha1.S
 	return nil
 }
 
-// explainRefusal returns the HTTP status and a sentence for an error of the API server.
+// explainRefusal returns the HTTP status and a text for an error of the API server.
 func explainRefusal(err error) (status int, text string) {
 	var api k8serrors.APIStatus
 	if !errors.As(err, &api) {

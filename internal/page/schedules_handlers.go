@@ -39,7 +39,7 @@ func (s *Server) withSchedules(answer func(context.Context, scheduleRequest)) ht
 	})
 }
 
-// compose returns the tab with an empty form.
+// compose returns the tab with a new form.
 func (s *Server) compose(r scheduleRequest, q scheduleQuery) schedulesView {
 	v := composeSchedules(r.seen, s.inventory.readActing(), q, s.Clock.Now())
 	v.User, v.Form = r.caller.Name, newScheduleForm()
@@ -62,7 +62,7 @@ func (s *Server) answerProblem(r scheduleRequest, err error) {
 	s.answerWith(r, status, func(v *schedulesView) { v.Problem = text })
 }
 
-// askToKeepAwake renders the objects and the end for confirmation, before anything is written.
+// askToKeepAwake renders the objects and the end of the skip for confirmation, before anything is written.
 func (s *Server) askToKeepAwake(ctx context.Context, r scheduleRequest) {
 	k, err := s.prepareAwake(ctx, r.caller, r.seen, r.Form)
 	if err != nil {

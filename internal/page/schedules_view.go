@@ -24,7 +24,7 @@ const (
 	// schedulesPerPage limits the number of schedules on one page.
 	schedulesPerPage = 20
 	// maxDayPhases limits the number of a day's sleeps that are shown as text. maxWindows limits the number of a
-	// schedule's windows.
+	// schedule's windows that are shown.
 	maxDayPhases, maxWindows = 6, 5
 	minutesPerDay            = 24 * 60
 )
@@ -82,7 +82,7 @@ type schedulesView struct {
 	Pages           int
 	Namespaces      []string
 	Warnings        []string
-	// Done and Problem are the result of a form. Either may be empty.
+	// Done and Problem are the result of a form. They are empty before a form is submitted.
 	Done, Problem string
 	Form          scheduleForm
 }
@@ -103,7 +103,8 @@ type scheduleView struct {
 	Waves            []waveView
 }
 
-// dayView is one day in the week grid. Bars are parts of the day, in minutes. A day's length may differ from 24 hours.
+// dayView is one day in the week grid. Bars are the sleeps of the day, in minutes. A day's length may differ from 24
+// hours.
 type dayView struct {
 	Name, Text    string
 	Length        int
@@ -152,7 +153,7 @@ func composeSchedules(seen seenSchedules, acting lease.Acting, q scheduleQuery, 
 }
 
 // attention returns the sort rank of a schedule: schedules that need a user's attention come first, followed by
-// schedules that wait.
+// schedules that are falling asleep or waking up.
 func (l *listedSchedule) attention() int {
 	switch state := l.slumber.Status.State; {
 	case l.invalidReason() != "":
@@ -310,7 +311,7 @@ func (v dayView) describe(d slumber.WeekDay, sleeps []string) string {
 	return strings.Join(parts, "; ")
 }
 
-// describePhase returns the times of a phase. It includes the zone on a day on which the clocks may show a time twice.
+// describePhase returns the times of a phase. It includes the zone on a day on which the clocks change.
 func describePhase(d slumber.WeekDay, p slumber.DayPhase) string {
 	format := "15:04"
 	if !d.HasAllHours() {

@@ -137,7 +137,8 @@ func (s *Server) connect() error {
 	return nil
 }
 
-// newScheme returns a scheme with the kinds that the page reads and creates. Objects of StopAdapters are unstructured.
+// newScheme returns a scheme with the kinds that the page reads and creates. Objects of StopAdapter kinds are
+// unstructured.
 func newScheme() (*runtime.Scheme, error) {
 	known := runtime.NewScheme()
 	for _, k := range kinds.ListBuiltIn() {

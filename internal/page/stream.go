@@ -26,7 +26,7 @@ const (
 	// coalesceTime is the minimum time between two events. settleTime is the minimum time for which changes are
 	// collected.
 	coalesceTime, settleTime = time.Second, 50 * time.Millisecond
-	// rightsLifetime is how long a token and its visibility are valid before they are checked again.
+	// rightsLifetime is the time after which the token and the rights of a caller are checked again.
 	rightsLifetime = 30 * time.Second
 	// heartbeat prevents proxies from closing an idle connection, and updates rows that change only with time.
 	heartbeat = 15 * time.Second
@@ -132,8 +132,7 @@ func (s *Server) serveStream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// renewRights checks the token and its visibility again, so a caller whose access was revoked receives no further
-// changes.
+// renewRights checks the token and the rights again, so a caller whose access was revoked receives no further changes.
 func (st *stream) renewRights(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -157,7 +156,7 @@ func isLoggedOut(err error) bool {
 	return errors.Is(err, errNotLoggedIn) || apierrors.HasStatus(err, http.StatusUnauthorized) || k8serrors.IsUnauthorized(err)
 }
 
-// run sends the current page and then its changes, until the browser disconnects.
+// run sends the current page and then its changes, until the browser disconnects or the stream is maxStreamAge old.
 func (st *stream) run(ctx context.Context) error {
 	end := st.Clock.NewTimer(maxStreamAge)
 	defer end.Stop()
@@ -210,8 +209,8 @@ func (st *stream) sendChanges(ctx context.Context) error {
 	if err := st.limitWrite(); err != nil {
 		return err
 	}
-	// The encoder ends the line. It uses a buffer that all streams share, because the first event may contain a hundred
-	// rows.
+	// The encoder ends the line. It uses buffers from a pool that all streams share, because the first event may
+	// contain a hundred rows.
 	_, err := io.WriteString(st.writer, "data: ")
 	if err = errors.Join(err, json.NewEncoder(st.writer).Encode(event)); err != nil {
 		return fmt.Errorf("send the page: %w", err)

@@ -26,7 +26,7 @@ type timeSpan struct{ from, to int64 }
 
 // stopHistory contains the periods in which an object was requested to be stopped, as far as its record goes back.
 type stopHistory struct {
-	// stops are sorted and do not overlap.
+	// stops contains the stops that have ended, sorted and without overlaps.
 	stops []timeSpan
 	// stoppedSince is the start of the current stop. It is 0 if none exists.
 	stoppedSince int64
@@ -123,7 +123,7 @@ type namespaceSum struct {
 	seconds   int64
 }
 
-// maxSums limits the number of namespaces in the sums. Those with the most hours come first.
+// maxSums limits the number of namespaces or owners in a table of sums. Those with the largest sums come first.
 const maxSums = 50
 
 // composeTimeline returns the timeline for the rows of a view, with the sums for all its matching objects.

@@ -23,7 +23,7 @@ import (
 const (
 	// maxChoices limits the number of namespaces in the select element. Other namespaces can be set in the address.
 	maxChoices = 300
-	// sumLength is the length of the checksum that distinguishes two versions of a row.
+	// sumLength is the number of bytes of the checksum that distinguishes two versions of a row or of another part.
 	sumLength = 8
 )
 
@@ -40,8 +40,7 @@ type view struct {
 	Namespaces      []string
 	Warnings        []string
 	// matching contains the matching switches on all pages, and shown contains the switches on this page. withButton
-	// contains the same rows with buttons, for which a caller needs rights; the entry of a row without a button is
-	// empty.
+	// contains Rows with their buttons, for which a caller needs rights; the entry of a row without a button is empty.
 	matching, shown []*listedSwitch
 	withButton      []rowView
 }

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// viewCache shares views among the streams of callers who see the same objects. A change is filtered and sorted only
-// once, instead of once per open page. The zero value is empty.
+// viewCache shares views among the streams of one query whose callers see the same objects. After a change, the
+// switches are filtered and sorted only once, instead of once per open page. The zero value is empty.
 type viewCache struct {
 	mu    sync.Mutex
 	views map[string]*cachedView

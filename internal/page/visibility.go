@@ -24,12 +24,13 @@ type visibility struct {
 	places     map[kindNamespace]bool
 	// reviewed is the placesVersion of the inventory at the last review. It is -1 before the first.
 	reviewed int
-	// unreviewed is the number of namespaces beyond the limit of reviews.
+	// unreviewed is the largest number of a kind's namespaces beyond maxReviewedNamespaces.
 	unreviewed int
 	canPatch   map[kindNamespace]bool
 }
 
-// reviewVisibility determines with access reviews, using the caller's token, which kinds the caller may list.
+// reviewVisibility determines with access reviews, using the caller's token, which of the query's kinds the caller may
+// list, and in which namespaces.
 func reviewVisibility(ctx context.Context, caller *authorization.Caller, all *inventory, q viewQuery) (*visibility, error) {
 	v := &visibility{caller: caller, everywhere: map[string]bool{}, places: map[kindNamespace]bool{}, reviewed: -1, canPatch: map[kindNamespace]bool{}}
 	return v, v.reviewPlaces(ctx, all, q)
@@ -93,7 +94,7 @@ func (v *visibility) reviewKind(ctx context.Context, k *kinds.Kind, namespaces [
 
 func (v *visibility) isVisible(at kindNamespace) bool { return v.everywhere[at.kind] || v.places[at] }
 
-// seesSomeOf reports whether the caller may list a kind in any namespace.
+// seesSomeOf reports whether the caller may list a kind in at least one reviewed namespace.
 func (v *visibility) seesSomeOf(kind string) bool {
 	if v.everywhere[kind] {
 		return true
@@ -106,8 +107,8 @@ func (v *visibility) seesSomeOf(kind string) bool {
 	return false
 }
 
-// mayPatch reports whether RBAC allows the caller to change the switches of a kind in a namespace. Admission policies
-// may still reject the change.
+// mayPatch reports whether the caller is authorized to patch objects of the switch's kind in its namespace. Admission
+// policies may still reject the change.
 func (v *visibility) mayPatch(ctx context.Context, s *listedSwitch) bool {
 	at := kindNamespace{s.kind.Name(), s.Namespace}
 	if may, isKnown := v.canPatch[at]; isKnown {
