@@ -17,7 +17,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/buildinfo"
 )
 
-// callTimeout limits each request unless --request-timeout is set.
+// callTimeout limits each request unless --request-timeout sets a limit.
 const callTimeout = 30 * time.Second
 
 // Loader returns the configuration of the client and the namespace of the command.

@@ -21,7 +21,7 @@ const (
 	Refused
 )
 
-// Error is an error with an exit code. If Err is nil, nothing is printed.
+// Error is an error with an exit code. If Err is nil, the text is empty, and kubectl moco prints nothing.
 type Error struct {
 	Code Code
 	Err  error

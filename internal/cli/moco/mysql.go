@@ -149,8 +149,8 @@ func (o *fixedTerminalSize) Next() *remotecommand.TerminalSize {
 	return size
 }
 
-// newExecutor returns an executor that runs a program in a Pod over WebSocket, or over SPDY if a proxy does not
-// support WebSocket.
+// newExecutor returns an executor that runs a program in a Pod over WebSocket, or over SPDY if the upgrade to WebSocket
+// or an HTTPS proxy fails.
 func (kube *kubeClient) newExecutor(pod string, o *corev1.PodExecOptions) (remotecommand.Executor, error) {
 	cfg := rest.CopyConfig(kube.config)
 	cfg.Timeout = 0 // An interactive session has no time limit.
@@ -242,7 +242,7 @@ func (a *commands) readPassword(cmd *cobra.Command, name, user string) (string, 
 	return string(password), nil
 }
 
-// checksumTimeout limits the time for all tables together.
+// checksumTimeout is the default time limit for all tables together.
 const checksumTimeout = 10 * time.Minute
 
 func (a *commands) newChecksumCommand() *cobra.Command {

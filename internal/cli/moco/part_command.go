@@ -58,7 +58,7 @@ type partResult struct {
 	Part      string `json:"part"`
 	// Wanted is stopped or started.
 	Wanted string `json:"wanted"`
-	// Changed is true if an annotation was written.
+	// Changed is true if annotations were changed.
 	Changed bool `json:"changed"`
 	// Reached is true if the requested state was reached. It is set only with --wait.
 	Reached  *bool                      `json:"reached,omitempty"`
@@ -103,8 +103,8 @@ func validateOutput(format string) error {
 	return nil
 }
 
-// runForClusters writes the requests of all clusters before it waits, so that a slow cluster does not delay other
-// clusters.
+// runForClusters writes the requests of all clusters before it waits for their effects, so that a slow cluster does not
+// delay other clusters.
 func (p *partCommand) runForClusters(cmd *cobra.Command, args []string) error {
 	if err := p.validateFlags(cmd); err != nil {
 		return err
@@ -251,7 +251,8 @@ func (p *partCommand) awaitLook(ctx context.Context, kube *kubeClient, name stri
 	}
 }
 
-// refuseHarmfulStart prints the findings of the check, and returns an error if a start of clustering would do harm.
+// refuseHarmfulStart stores the findings of the check in r, and returns an error if a start of clustering without
+// --force would do harm.
 func (p *partCommand) refuseHarmfulStart(c *mocov1beta2.MySQLCluster, r *partResult) error {
 	if p.IsStop || p.Part != mysqlswitches.ClusteringPart() || r.change.AlreadyDone || c.Status.Pause == nil {
 		return nil
@@ -318,7 +319,7 @@ func ParseUntil(text string, now time.Time) (time.Time, error) {
 	return until, nil
 }
 
-// UntilWords returns words that complete the flag --until.
+// UntilWords returns the values that a shell offers for the flag --until.
 func UntilWords() []string {
 	return []string{"tonight", "tomorrow", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday", "18:00", "8h", "3d", "2w"}
 }

@@ -292,8 +292,8 @@ const (
 
 type statusWait struct {
 	*partCommand
-	// isFresh is true if the status has differed from the requested state since the request was written, so that a
-	// matching status now belongs to this request.
+	// isFresh is true if a matching status cannot belong to an earlier request, for example because the status has
+	// differed from the requested state.
 	isFresh bool
 	// startedAt is the time at which the wait began, and reachedAt the time at which the status first matched the
 	// request.

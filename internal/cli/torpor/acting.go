@@ -21,7 +21,7 @@ const (
 	slumberControllers = "slumber"
 )
 
-// withGap writes to the column NEXT that no controller acts on the object, or on the Slumbers that would stop it.
+// withGap replaces the column NEXT if no controller acts on the object, or on the Slumber that would stop it next.
 func (r stopRow) withGap(acting lease.Acting) stopRow {
 	stop := r.nextStop()
 	isScheduled := stop != nil && r.Next == stop.describe(formatUTC)
@@ -98,7 +98,7 @@ func joinNames(names []string, most int) string {
 	return text
 }
 
-// warnOfResults calls warnOfGaps for the objects that a verb has changed.
+// warnOfResults calls warnOfGaps for the objects on which the verb succeeded.
 func (v *verbCommand) warnOfResults(ctx context.Context, kube *kubeClient, results []*verbResult) {
 	var asked []target
 	for _, r := range results {

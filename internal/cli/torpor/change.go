@@ -123,8 +123,8 @@ func (v *verbCommand) apply(obj client.Object, r *verbResult) error {
 	return nil
 }
 
-// refuseExtension returns an error if the object is not stopped, or if the new end is not later than the current
-// one.
+// refuseExtension returns an error if no manual stop is in effect, or if the new end is invalid or is not later than
+// the current one.
 func (v *verbCommand) refuseExtension(r *verbResult) error {
 	if !r.before.IsAsked {
 		return exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: expected a manual stop in effect, found none; kubectl torpor stop begins one",

@@ -83,11 +83,11 @@ func newKubeClient(cfg *rest.Config, namespace string) (*kubeClient, error) {
 	return &kubeClient{WithWatch: c, discovery: d, namespace: namespace, config: cfg, mapper: mapper}, nil
 }
 
-// target is an object that the user named, and the part of it that the verb changes.
+// target is an object that the user named or selected, and the part of it that the verb changes.
 type target struct {
 	kind                  kinds.Kind
 	namespace, name, part string
-	// shownName is the display name that the user typed, if the object was found by its display name.
+	// shownName is the name in messages, which may be the display name. If it is empty, messages contain name.
 	shownName string
 }
 
@@ -103,7 +103,7 @@ func (t target) findRow(obj client.Object) stopRow {
 	return stopRow{Row: t.kind.FindRow(obj, t.part)}
 }
 
-// key returns the key of the target's row.
+// key returns the key of the target's object, without a part.
 func (t target) key() rowKey {
 	return rowKey{kind: t.kind.GVK().GroupKind(), namespace: t.namespace, name: t.name}
 }

@@ -28,8 +28,8 @@ func (kube *kubeClient) listKinds(ctx context.Context) ([]kinds.Kind, error) {
 	return slices.Concat(kinds.ListBuiltIn(), kube.foreign), nil
 }
 
-// readForeignKinds returns the kinds of the StopAdapters. It returns none if the user may not list StopAdapters. It
-// skips an invalid StopAdapter, because the StopAdapter's own status reports the error.
+// readForeignKinds returns the kinds of the StopAdapters. It returns none if StopAdapters are not served or the user
+// may not list them. It skips an invalid StopAdapter, because the StopAdapter's own status reports the error.
 func (kube *kubeClient) readForeignKinds(ctx context.Context) (found []kinds.Kind, err error) {
 	err = eachItem(ctx, kube, &torporv1alpha1.StopAdapterList{}, func(a *torporv1alpha1.StopAdapter) {
 		k, err := stopadapter.NewKind(a)

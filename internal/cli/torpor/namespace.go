@@ -242,7 +242,7 @@ func (s *namespaceScan) reportLeftOut() {
 }
 
 // changeWaves changes one wave after the other. It waits for each wave until the timeout, but for the last wave only
-// with --wait. It does not wait for objects on which no controller acts.
+// with --wait. Without --wait, it does not wait for objects on which no controller acts.
 func (v *verbCommand) changeWaves(ctx context.Context, kube *kubeClient, waves [][]target) []*verbResult {
 	acting := leasereader.ReadActing(ctx, kube, v.clock.Now())
 	waits, end := context.WithTimeout(ctx, cmp.Or(v.timeout, defaultTimeout))

@@ -27,7 +27,7 @@ import (
 const (
 	programName = "kubectl-torpor"
 	// commandTimeout limits the total time of a command, in addition to the timeout of each request. --wait and
-	// --watch extend it.
+	// namespaces extend it, and --watch removes it.
 	commandTimeout = 5 * time.Minute
 )
 
@@ -62,7 +62,7 @@ func Run(ctx context.Context, s Streams, args []string) int {
 	return int(exit.CodeOf(err))
 }
 
-// The flags that extend the time limit of a command.
+// The flags that change the time limit of a command.
 const (
 	waitFlag, timeoutFlag = "wait", "timeout"
 	watchFlag             = "watch"

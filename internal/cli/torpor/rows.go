@@ -50,7 +50,7 @@ func sortByAttention(rows []stopRow, now time.Time) {
 	slices.SortStableFunc(rows, func(a, b stopRow) int { return cmp.Compare(a.Attention(now), b.Attention(now)) })
 }
 
-// withOverdue marks the row if its stop should have ended.
+// withOverdue marks the row if its stop should have ended, and updates NEXT.
 func (r stopRow) withOverdue(now time.Time) stopRow {
 	r.Overdue, r.Next = r.IsOverdue(now), r.NextAt(now)
 	return r

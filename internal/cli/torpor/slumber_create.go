@@ -24,7 +24,7 @@ const (
 	dryRunClient = "client"
 	// namelessZone is Go's name of the local time zone if TZ does not specify a name.
 	namelessZone = "Local"
-	// previewedTransitions is the number of transitions that create prints.
+	// previewedTransitions is the maximum number of transitions that create prints.
 	previewedTransitions = 4
 )
 

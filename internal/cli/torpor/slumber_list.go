@@ -55,7 +55,7 @@ A kind that you may not list is left out with a warning.`,
 	return cmd
 }
 
-// listExplained returns the Slumbers, and the ClusterSlumbers that select the namespace.
+// listExplained returns the Slumbers of the command's namespaces, and the ClusterSlumbers that select these.
 func (a *commands) listExplained(ctx context.Context, kube *kubeClient) ([]slumberExplanation, error) {
 	all := []slumberExplanation{} // Programs expect an empty list instead of null.
 	slumbers, err := kube.listSlumbers(ctx)

@@ -188,8 +188,8 @@ func (s *statusCommand) listNamespaceRows(ctx context.Context, kube *kubeClient,
 	return s.listAllRows(ctx, kube, labels.Everything(), func(r stopRow) bool { return !r.IsUntouched || !r.isOwned })
 }
 
-// listAllRows reads the objects of all kinds, and returns the shown rows. It returns an error if no kind can be listed, because an empty table
-// would be misleading.
+// listAllRows reads the objects of all kinds, and returns the shown rows. It returns an error if all kinds are
+// forbidden, or if there are no rows and no CRD of Torpor is installed, because an empty table would be misleading.
 func (s *statusCommand) listAllRows(ctx context.Context, kube *kubeClient, selector labels.Selector, isShown func(stopRow) bool) ([]stopRow, error) {
 	var rows []stopRow
 	var errs []error

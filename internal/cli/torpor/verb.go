@@ -23,7 +23,7 @@ const (
 	dryRunServer   = "server"
 )
 
-// verb is a change to the switch of a part.
+// verb is a change that a command makes to a part.
 type verb string
 
 const (
@@ -208,7 +208,7 @@ type verbResult struct {
 	Wanted string `json:"wanted"`
 	// Changed is true if the object was written, or would have been without --dry-run.
 	Changed bool `json:"changed"`
-	// Reached is true if the requested state was reached. It is set only with --wait.
+	// Reached is true if the requested state was reached. It is set only if the command waited.
 	Reached *bool  `json:"reached,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Until   string `json:"until,omitempty"`

@@ -58,7 +58,7 @@ func (a *commands) newWhyCommand() *cobra.Command {
 	return cmd
 }
 
-// getTarget reads the object of a command for one object.
+// getTarget returns the rows of the one object that the arguments name.
 func (a *commands) getTarget(cmd *cobra.Command, output string, args []string) ([]stopRow, error) {
 	if err := validateOutput(output, "json", "yaml"); err != nil {
 		return nil, err

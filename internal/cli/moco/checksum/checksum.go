@@ -27,7 +27,7 @@ const (
 
 // TableComparison compares the instances of one cluster.
 type TableComparison struct {
-	// Out receives a line for each table that differs.
+	// Out receives a line for each table that differs or cannot be compared, and a summary.
 	Out   io.Writer
 	Clock clock.WithTicker
 	// RunMysql runs the mysql client in the Pod of the instance with the ordinal, until its input ends.
@@ -140,7 +140,8 @@ func formatChecksums(lines []string) string {
 
 func areEqual(all []string) bool { return len(slices.Compact(slices.Clone(all))) <= 1 }
 
-// queryAll runs a statement in all sessions concurrently, and returns one line for each session, which may be empty.
+// queryAll runs a statement in all sessions concurrently, and returns the result of each session as one text, which may
+// be empty.
 func queryAll(sessions []*instanceSession, statement string) ([]string, error) {
 	answers, err := queryEach(sessions, statement)
 	lines := make([]string, len(answers))
