@@ -96,7 +96,7 @@ const (
 	lastNetwork  = 126
 	// networkFile is the file in a cloud's folder that contains the network of the cloud.
 	networkFile = "network"
-	// guard is the address and port in its network on which a running cloud listens.
+	// guard completes a network to the address and port on which its running cloud listens.
 	guard = ".255.254:4242"
 )
 
@@ -154,8 +154,8 @@ func keptBy(network string) string {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("torpor-networks-%d", os.Getuid()), network)
 }
 
-// networksByLastUse returns all networks. The network that has been unused for longest comes first, because the
-// machines of a cloud that was just stopped may not have ended yet.
+// networksByLastUse returns all networks in the order in which they were last reserved, because the machines of a cloud
+// that was just stopped may not have ended yet.
 func networksByLastUse() []string {
 	var networks []string
 	lastUse := map[string]time.Time{}

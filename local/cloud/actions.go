@@ -29,7 +29,7 @@ func (c *Cloud) runInstances(q ec2query.Request, now time.Time) (ec2query.Answer
 		if r.ClientToken != token {
 			continue
 		}
-		// A repeated token returns the response of the first call, but only for the same parameters.
+		// A repeated token returns the instances of the first call, but only for the same parameters.
 		if r.Digest != digest {
 			return nil, ec2query.NewErrorf(ec2query.IdempotentParameterMismatch, "The client token was used before with other parameters.")
 		}
@@ -437,8 +437,8 @@ func (c *Cloud) choosePage(q ec2query.Request, ids []string) (size, after int, e
 	return size, after, nil
 }
 
-// pageToken returns the token of the page after a reservation. It is valid only for the same parameters, also after
-// a restart.
+// pageToken returns the token of the page after a reservation. It is valid only for the same parameters except
+// MaxResults, also after a restart.
 func pageToken(sequence int, q ec2query.Request) string {
 	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "after %d of %s", sequence, q.HashParameters("NextToken", "MaxResults", "Version")))
 }
@@ -488,7 +488,7 @@ func readFilters(q ec2query.Request, known valuesByName) (filterCriteria, error)
 }
 
 // tagKeys returns the tag keys that the filter requires. An instance must have at least one of them. The second result
-// is false if the filter does not concern tags.
+// is false if the filter requires no exact key.
 func (f filterCriterion) tagKeys() ([]string, bool) {
 	if key, ok := strings.CutPrefix(f.name, "tag:"); ok {
 		return []string{key}, true

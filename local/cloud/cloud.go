@@ -52,7 +52,7 @@ type Config struct {
 	EC2Limits bool
 	// ReadLag is how old the data in responses to DescribeInstances is: a change becomes visible only after this time.
 	ReadLag time.Duration
-	// Log receives one line per change to an instance; nil drops them.
+	// Log receives one line per state change of an instance, and errors; nil drops them.
 	Log *slog.Logger
 }
 
@@ -142,8 +142,8 @@ func New(config Config) (*Cloud, error) {
 	return c, nil
 }
 
-// Close ends all processes, as a power cut would. The next call of New for the folder starts the machines of running
-// instances again.
+// Close ends all processes, and keeps the states of the instances. The next call of New for the folder starts the
+// machines of running instances again.
 func (c *Cloud) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -275,8 +275,8 @@ func (d *dueLooks) Pop() any {
 	return last
 }
 
-// lookAtAll schedules a check of every instance in transition. It is called when the cloud starts and after the faults
-// are cleared.
+// lookAtAll schedules a check of every instance that has a due time. It is called when the cloud starts and after the
+// faults are cleared.
 func (c *Cloud) lookAtAll() {
 	c.looks = nil
 	for id, i := range c.state.Instances {

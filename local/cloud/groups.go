@@ -11,8 +11,8 @@ import (
 	"github.com/torpor-dev/torpor/local/cloud/ec2query"
 )
 
-// An instance joins an Auto Scaling group by a tag, which also creates the group. The group then acts like a group
-// in EC2, but without delays: unless its processes are suspended, it marks members that do not run as unhealthy,
+// An instance joins an Auto Scaling group by a tag, which also creates the group. The group then acts like a group in
+// EC2, but without delays: unless its processes are suspended, it marks stopping and stopped members as unhealthy,
 // terminates them, and launches replacements. A member stays marked even if it runs again.
 
 // The processes of a group.
@@ -75,7 +75,7 @@ func (s *cloudState) joinedGroups(before, after []instance) []scalingGroup {
 	return slices.Collect(maps.Values(changed))
 }
 
-// members returns the instances of a group, sorted by id, without terminated ones.
+// members returns the instances of a group, sorted by id, without those that are shutting down or terminated.
 func (s *cloudState) members(group string) []instance {
 	var found []instance
 	for id := range s.byTagKey[groupTag] {
@@ -171,7 +171,7 @@ func (c *Cloud) describeAutoScalingGroups(q ec2query.Request, _ time.Time) (ec2q
 			shown.Suspended.Members = append(shown.Suspended.Members, ec2query.SuspendedProcess{Name: process, Reason: "User suspended"})
 		}
 		for _, i := range c.state.members(name) {
-			// As in EC2, a stopped member is reported as in service until a health check marks it.
+			// As in EC2, a stopped member is reported as healthy until a health check marks it.
 			member := ec2query.GroupMember{InstanceID: i.ID, LifecycleState: "InService", HealthStatus: "Healthy", AvailabilityZone: c.config.Region + "a"}
 			if i.State == pending {
 				member.LifecycleState = "Pending"

@@ -171,7 +171,7 @@ func limitOf(action string) callLimit {
 }
 
 // accessKey reads the access key id from a header of the form "AWS4-HMAC-SHA256
-// Credential=<key>/<date>/<region>/ec2/aws4_request, SignedHeaders=…, Signature=…".
+// Credential=<key>/<date>/<region>/<service>/aws4_request, SignedHeaders=…, Signature=…".
 func (c *Cloud) accessKey(authorization string) (string, error) {
 	parameters, ok := strings.CutPrefix(authorization, "AWS4-HMAC-SHA256 ")
 	if !ok {

@@ -47,8 +47,8 @@ type nodeGroup struct {
 	Ends time.Time      `json:"ends,omitzero"`
 }
 
-// withNodeGroup returns the Auto Scaling group with the node group whose name is in the tags of a member. A new node
-// group has the size of the Auto Scaling group.
+// withNodeGroup returns the Auto Scaling group with the node group whose name is in the tags of a member. The node
+// group gets the size of the Auto Scaling group.
 func (g scalingGroup) withNodeGroup(member map[string]string) scalingGroup {
 	if name := member[nodeGroupTag]; name != "" {
 		g.Tags = map[string]string{nodeGroupTag: name, eksClusterTag: member[eksClusterTag]}

@@ -128,7 +128,7 @@ type instance struct {
 	ChangedAt time.Time  `json:"changedAt"`
 	// AskedAt is the time at which a caller last changed the state.
 	AskedAt time.Time `json:"askedAt,omitzero"`
-	// Due is the time at which the transition ends; zero for a settled state.
+	// Due is the time at which the transition ends, or a terminated instance is forgotten; zero for other states.
 	Due              time.Time             `json:"due,omitzero"`
 	LaunchTime       time.Time             `json:"launchTime"`
 	Reason           *ec2query.StateReason `json:"reason,omitempty"`

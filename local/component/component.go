@@ -33,7 +33,7 @@ func Start(ctx context.Context, name string, run func(ctx context.Context, ready
 	return c
 }
 
-// AwaitReady returns nil when the component is ready, or an error if the component has ended.
+// AwaitReady returns nil when the component is ready, or an error if the component or ctx has ended.
 func (c *Component) AwaitReady(ctx context.Context) error {
 	select {
 	case <-c.ready:

@@ -69,8 +69,7 @@ func runAPIServer(ctx context.Context, args []string) error {
 	if err := parseFlags("kube-apiserver", o.Flags(), args); err != nil {
 		return err
 	}
-	// The command of kube-apiserver does the same before it runs the server; it applies the feature gates in the
-	// flags.
+	// This applies the feature gates in the flags, as the command of kube-apiserver does before it runs the server.
 	if err := o.GenericServerRunOptions.ComponentGlobalsRegistry.Set(); err != nil {
 		return fmt.Errorf("set feature gates: %w", err)
 	}

@@ -60,7 +60,7 @@ func (c Config) path(elem ...string) string {
 	return filepath.Join(append([]string{c.Dir}, elem...)...)
 }
 
-// AdminKubeconfig returns the kubeconfig of a cluster admin.
+// AdminKubeconfig returns the path of a cluster admin's kubeconfig.
 func (c Config) AdminKubeconfig() string { return c.path("admin.kubeconfig") }
 
 func (c Config) serverURL(p servingPorts) string {

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// fetchTimeout limits a whole fetch of about 100 MB.
+// fetchTimeout limits a whole fetch.
 const fetchTimeout = 15 * time.Minute
 
 // ErrUnavailable is returned on a machine that cannot fetch packages of Debian.
@@ -25,8 +25,8 @@ var ErrUnavailable = errors.New("expected a Debian machine with apt-get, dpkg-de
 
 // PackageRequest describes packages to fetch.
 type PackageRequest struct {
-	// Suite is the only source of the packages, which are fetched with all dependencies, so that the tree runs with
-	// its own libraries. Empty means the machine's own sources, without the packages that are already installed.
+	// Suite is the only source of the packages, which are fetched with all dependencies, so that the tree runs with its
+	// own libraries. Empty means the machine's own sources, without the dependencies that are already installed.
 	Suite string
 	// Packages are the names; recommended packages are omitted.
 	Packages []string

@@ -32,7 +32,7 @@ type podNetwork struct {
 	pods map[types.UID]*podServer
 }
 
-// maxPodAddresses is the number of addresses in 10.64.0.0/16.
+// maxPodAddresses is the number of usable addresses in 10.64.0.0/16.
 const maxPodAddresses = 1<<16 - 2
 
 type podServer struct {

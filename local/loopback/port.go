@@ -19,8 +19,8 @@ const (
 	lastReserved  = 32_767
 )
 
-// reservations is the address on which the process that has reserved a port listens, in addition to the port's own
-// address. The kernel releases the reservation when the process ends.
+// reservations is the address at which a process listens on a port in order to reserve it. The kernel releases the
+// reservation when the process ends.
 const reservations = "127.127.127.127"
 
 // ReservePort finds a free port of the host, for a program that cannot choose and report a free port. The host is an IP

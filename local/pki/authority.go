@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pki creates the keys, certificates and kubeconfigs of one local control plane. All files are in one folder
-// and are created once; later starts use them.
+// Package pki creates the keys, certificates and kubeconfigs of one local control plane. The keys and certificates are
+// in one folder and are created once; later starts use them.
 package pki
 
 import (

@@ -36,7 +36,7 @@ type Config struct {
 	Dir string
 	// Parts is the folder filled by realnode.FetchParts; images are stored there as well.
 	Parts string
-	// Programs is the folder with the links to local, and with coredns, pause, webapp and torpor.
+	// Programs is the folder with kubelet, kube-proxy, coredns, pause, webapp and torpor.
 	Programs string
 	// MySQL is the folder filled by debian.FetchMySQL. Without it, the cluster has no image of MySQL.
 	MySQL string
@@ -83,7 +83,7 @@ func (c Config) clearFolder() error {
 const stopLimit = 3 * time.Minute
 
 // RunCluster runs the cluster until ctx ends. Afterwards nothing is left on the machine except the files in the
-// folder. ReadyFile exists while pods can be created.
+// folders. ReadyFile exists while pods can be created.
 func RunCluster(ctx context.Context, c Config) error {
 	c, err := c.withAbsolutePaths()
 	if err != nil {
@@ -188,7 +188,8 @@ func (c Config) makeImages() ([]string, error) {
 	return append(files, mysql), err
 }
 
-// mysqlImage is the only image whose build takes long, so it is reused until this program is rebuilt.
+// mysqlImage returns the file of the only image whose build takes long. The file is reused until this program is
+// rebuilt.
 func (c Config) mysqlImage(busybox string) (string, error) {
 	file := c.imageFile(images.MySQL)
 	if isNewerThanProgram(file) {
@@ -210,7 +211,7 @@ func (c Config) writeImage(image images.Image) (string, error) {
 	return file, nil
 }
 
-// imageFile returns the path of an image's file, whose name does not contain the tag.
+// imageFile returns the path of an image's file, whose name contains the tag.
 func (c Config) imageFile(name string) string {
 	base := filepath.Base(name)
 	return filepath.Join(c.Parts, "images", fmt.Sprintf("%s.tar", base))

@@ -52,7 +52,7 @@ const (
 type Config struct {
 	// Name of the Node object.
 	Name string
-	// Dir contains containers, volumes, logs and certificates. An existing folder is reused, as a disk is after a
+	// Dir contains containers, volumes, logs and kubeconfigs. An existing folder is reused, as a disk is after a
 	// reboot.
 	Dir string
 	// ControlPlane is the folder of a control plane that serves on HostAddress.
@@ -256,7 +256,8 @@ func (c Config) writeSettings() error {
 	return nil
 }
 
-// issueCertificates creates the node's certificate and its kubeconfig, as an installer of nodes would.
+// issueCertificates creates the certificates and kubeconfigs of the kubelet and kube-proxy, as an installer of nodes
+// would.
 func (c Config) issueCertificates() error {
 	authority, err := pki.OpenAuthority(filepath.Join(c.ControlPlane, "pki"))
 	if err != nil {
@@ -316,7 +317,7 @@ func FetchParts(ctx context.Context, dir string, out io.Writer) error {
 	if err := debian.FetchPackages(ctx, debian.PackageRequest{Packages: packages}, dir); err != nil {
 		return err
 	}
-	// Create the links that the package creates when it is installed.
+	// Create the links that the package iptables creates when it is installed.
 	names := filepath.Join(dir, "names")
 	errs := []error{os.MkdirAll(names, 0o755)}
 	for _, name := range []string{"ip6tables", "ip6tables-save", "ip6tables-restore", "iptables-save", "iptables-restore", "iptables"} {

@@ -69,7 +69,7 @@ type Config struct {
 type CreatedCluster struct {
 	// InfraID is in the tag of the machines.
 	InfraID string
-	// Kubeconfig is the admin kubeconfig of the cluster.
+	// Kubeconfig is the path of the admin kubeconfig of the cluster.
 	Kubeconfig string
 	// Manifest is the file with the ClusterDeployment.
 	Manifest string

@@ -275,7 +275,7 @@ type DescribeTagsAnswer struct {
 	Tags Set[TagDescription] `xml:"tagSet"`
 }
 
-// ReturnAnswer is a response without content.
+// ReturnAnswer is a response that reports only success.
 type ReturnAnswer struct {
 	answerHead
 	Return bool `xml:"return"`
@@ -330,7 +330,7 @@ func newRequestID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// The error codes of EC2 that the cloud uses.
+// The codes of EC2's errors and state reasons that the cloud uses.
 const (
 	AuthFailure                         = "AuthFailure"
 	DryRunOperation                     = "DryRunOperation"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package cf pushes, restarts, rolls and deletes an app through the CF API, prints the requests as curl commands, and
-// repeats the restarts with the cf client if there is one. Every printed line was observed.
+// repeats the restarts with the cf client if there is one. Every printed result was observed.
 package cf
 
 import (
@@ -373,7 +373,7 @@ func (d *appDemo) awaitRevision(revision string) {
 	})
 }
 
-// useClient repeats the steps with the cf client itself, if there is one.
+// useClient repeats the restarts with the cf client itself, if there is one.
 func (d *appDemo) useClient() {
 	if d.config.CF == "" {
 		d.BeginStep("The cf client: not installed here")

@@ -26,7 +26,7 @@ const (
 
 // traffic counts the responses to clients of the app's address.
 type traffic struct {
-	// byRevision counts responses by the revision of the instance; refused lists all other responses.
+	// byRevision counts responses by the revision of the instance; refused lists the errors of all other requests.
 	byRevision map[string]int
 	refused    []string
 }

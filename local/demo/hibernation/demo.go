@@ -147,7 +147,8 @@ func (d *clusterDemo) createCluster() {
 	d.PrintObserved("its Secrets are in the hub; the hub does not serve the kind ClusterDeployment yet")
 }
 
-// startDormantManager starts torpor before any of its kinds is served, and verifies that it keeps running.
+// startDormantManager starts torpor before any of its kinds is served, and verifies that it becomes ready and the
+// controller is dormant.
 func (d *clusterDemo) startDormantManager() {
 	d.BeginStep("torpor manager, started before any CRD exists")
 	addresses := runner.ReserveAddresses(d.Context, 2)
@@ -298,8 +299,8 @@ func (d *clusterDemo) outliveCertificates() {
 	d.PrintObserved("all client certificates of the nodes have expired; nothing in the cluster approves new certificates")
 }
 
-// verifyCertificatesApproved verifies that new client certificates were requested with the bootstrap token and
-// approved by Torpor.
+// verifyCertificatesApproved verifies that Torpor has approved at least one new request for a node's client
+// certificate.
 func (d *clusterDemo) verifyCertificatesApproved(target kubernetes.Interface, since time.Time) {
 	ctx, cancel := context.WithTimeout(d.Context, attemptLimit)
 	defer cancel()

@@ -229,7 +229,8 @@ func (f *fleet) createCluster(ctx context.Context, n int) error {
 	return nil
 }
 
-// createMachines creates the machines of a cluster, and the Auto Scaling group of half of them.
+// createMachines creates the machines of a cluster, and if the cluster is grouped, the Auto Scaling group of half of
+// them.
 func (f *fleet) createMachines(ctx context.Context, n int) error {
 	name := fleetName(n)
 	form := url.Values{

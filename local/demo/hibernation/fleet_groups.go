@@ -55,7 +55,7 @@ func (f *fleet) groupMode(cluster int) string {
 	}
 }
 
-// describeMix describes the share of clusters with groups and pools.
+// describeMix describes the numbers of clusters with groups and pools.
 func (f *fleet) describeMix() string {
 	counts := map[string]int{}
 	for n := range f.size.Clusters {

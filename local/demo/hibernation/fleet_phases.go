@@ -32,7 +32,8 @@ func fleetPhaseOrder() []fleetPhase {
 	return []fleetPhase{phaseAsked, phaseBegun, phaseOrdered, phaseChanged, phaseListed, phaseReported}
 }
 
-// fleetPhases records when the clusters of a fleet passed each phase of a transition. A nil pointer records nothing.
+// fleetPhases records when the clusters of a fleet passed each phase of a transition. For a nil pointer, noteState
+// records nothing.
 type fleetPhases struct {
 	state string
 	began time.Time
@@ -209,7 +210,7 @@ func (f *fleet) readProcessors() processorTime {
 	return t
 }
 
-// printRequests prints the requests of all clients to the hub, per cluster.
+// printRequests prints the requests of all clients to the hub, per cluster, except rare ones.
 func (f *fleet) printRequests(spent fleetCost) {
 	const rare = 0.1
 	var asked []string

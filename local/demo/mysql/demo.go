@@ -328,7 +328,7 @@ func (d *mysqlDemo) awaitHealthy() {
 	})
 }
 
-// observeFor repeats f for a while, until its first error.
+// observeFor repeats f for observationTime, or until its first error.
 func (d *mysqlDemo) observeFor(f func()) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

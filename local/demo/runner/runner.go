@@ -49,7 +49,7 @@ type Runner struct {
 	cleanups []func()
 }
 
-// NewRunner returns the runner of a demo, and makes the given paths absolute.
+// NewRunner returns the runner of a demo, and makes the paths in c and the given paths absolute.
 func NewRunner(ctx context.Context, c *Config, paths ...*string) (*Runner, error) {
 	for _, path := range append(paths, &c.Dir, &c.Local, &c.Torpor, &c.Kubectl) {
 		absolute, err := filepath.Abs(*path)
@@ -160,7 +160,8 @@ func (r *Runner) CleanUp() error {
 	return errors.Join(errs...)
 }
 
-// Poll repeats an attempt until it succeeds. During a long wait it prints the description.
+// Poll repeats an attempt until it succeeds, and ends the step after the limit. During a long wait it prints the
+// description.
 func (r *Runner) Poll(what string, limit time.Duration, attempt func(context.Context)) {
 	within, cancel := context.WithTimeout(r.Context, limit)
 	defer cancel()
