@@ -74,8 +74,8 @@ func (r *recording) formatCast(title string) (string, error) {
 	return text.String(), nil
 }
 
-// drawPicture returns an SVG of count lines, starting at the first line that begins with from, or of the last lines
-// if from is empty.
+// drawPicture returns an SVG of at most count rows, starting at the first line that begins with from, or of the last
+// rows if from is empty.
 func (r *recording) drawPicture(from string, count int) (string, error) {
 	var rows []string
 	first := -1

@@ -21,7 +21,7 @@ type File struct {
 	IsProgram bool
 }
 
-// Pack returns a compressed tar archive of the files, sorted by name and without modification times.
+// Pack returns a compressed tar archive of the files, sorted by name, with the Unix epoch as the modification time.
 func Pack(files ...File) ([]byte, error) {
 	var packed bytes.Buffer
 	zipped, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)

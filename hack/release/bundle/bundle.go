@@ -247,7 +247,7 @@ func describeDefinitions(definitions []*apiextensionsv1.CustomResourceDefinition
 	return owned
 }
 
-// readExamples returns the examples of the kinds as a JSON list, which consoles show.
+// readExamples returns the first example of each kind as a JSON list, which consoles show.
 func (o Options) readExamples(definitions []*apiextensionsv1.CustomResourceDefinition) (string, error) {
 	files, err := fs.Glob(o.Root, "examples/*.yaml")
 	if err != nil {

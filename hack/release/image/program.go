@@ -28,7 +28,7 @@ type compiledProgram struct {
 	committed time.Time
 }
 
-// readProgram reads a program, and returns an error if the program needs other files to run in an image.
+// readProgram reads a program, and returns an error if the program does not satisfy the requirements of an image.
 func readProgram(path string) (compiledProgram, error) {
 	p := compiledProgram{path: path}
 	var err error
