@@ -176,8 +176,8 @@ func (c *CloudServer) ListInstances(t testing.TB, infraID string) []CloudInstanc
 	})
 }
 
-// ExpectState returns an error unless the cluster has machines, and all that are not terminated are in the state. It
-// is for use with Eventually.
+// ExpectState returns an error unless the cluster has machines that are neither terminated nor shutting down, and all
+// of these are in the state. It is for use with Eventually.
 func (c *CloudServer) ExpectState(t testing.TB, infraID, state string) error {
 	t.Helper()
 	machines := slices.DeleteFunc(c.ListInstances(t, infraID), func(i CloudInstance) bool { return i.State == "terminated" || i.State == "shutting-down" })

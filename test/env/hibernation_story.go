@@ -33,7 +33,7 @@ const (
 	ChangeTime = time.Second
 	// storyMachines is the number of machines of the cluster.
 	storyMachines = 3
-	// A transition may take worstShare times as long as the platform alone needs, or worstOverhead longer than that.
+	// A transition may take worstShare times as long as the platform alone needs, plus worstOverhead.
 	worstShare, worstOverhead = 10, 2 * time.Minute
 )
 
@@ -98,7 +98,8 @@ func (s HibernationStory) prepare(t *testing.T) (*Environment, *hivev1.ClusterDe
 }
 
 // RunWithMembers requests a hibernation of a cluster of which two of three machines are members of a group. It expects
-// that no machine is stopped, and that the messages of both conditions contain the group's name.
+// that no machine is stopped, and that the messages of the conditions Hibernating and HibernationPossible contain the
+// group's name.
 func (s HibernationStory) RunWithMembers(t *testing.T, joinGroup func(t *testing.T, id, group string)) {
 	t.Helper()
 	const group = "workers-a"

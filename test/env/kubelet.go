@@ -20,7 +20,7 @@ import (
 
 // StartKubelet runs a kubelet that serves logs of Pods and forwards their ports, and returns the name of its node. It
 // forwards the ports of a Pod to the same ports of this machine. The API server trusts it, because the cluster's
-// authority has signed its certificate. A handler gets the Pod as a path value.
+// authority has signed its certificate. The handler gets namespace, pod and container as path values.
 func (e *Environment) StartKubelet(t testing.TB, logs http.Handler) string {
 	t.Helper()
 	pki := filepath.Join(filepath.Dir(e.KubeconfigPath(t)), "pki")

@@ -96,7 +96,7 @@ func (p *Process) Stop(t testing.TB) {
 // ExitChannel returns a channel that is closed when the process has ended.
 func (p *Process) ExitChannel() <-chan struct{} { return p.done }
 
-// ExitCode returns the exit code of a process that has ended, or -1 if it was killed.
+// ExitCode waits until the process has ended, and returns its exit code, or -1 if it was killed.
 func (p *Process) ExitCode() int {
 	<-p.done
 	return p.cmd.ProcessState.ExitCode()
@@ -275,7 +275,7 @@ func (l *LogBuffer) ExpectWithout(t testing.TB, secrets ...string) {
 	})
 }
 
-// SaveFigures logs the results of a benchmark, and writes them as JSON into the folder TORPOR_BENCH_DIR.
+// SaveFigures logs the results of a benchmark, and writes them as JSON into the folder in TORPOR_BENCH_DIR, if set.
 func SaveFigures(t testing.TB, name string, figures any) {
 	t.Helper()
 	text, err := json.MarshalIndent(figures, "", "  ")

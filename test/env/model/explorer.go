@@ -31,8 +31,8 @@ type Model[S comparable] struct {
 	Disturb func(S) []Move[S]
 	// Check returns the errors of a state or of the step that follows it.
 	Check func(from S, step Move[S]) []string
-	// IsChange reports whether StepsToRest counts a step. If IsChange is nil, every step counts. A step in which only
-	// time passes need not count.
+	// IsChange reports whether StepsToRest counts a step that no change follows, such as one in which only time passes.
+	// If IsChange is nil, every step counts.
 	IsChange func(from, to S) bool
 	// FormatState formats a state for the reader of a failure; nil means %+v.
 	FormatState func(S) string
@@ -187,7 +187,7 @@ func (e *Explorer[S]) PathToRest(t testing.TB, s S) []S {
 	return path
 }
 
-// StepsToRest returns the number of steps from a state to its last change.
+// StepsToRest returns the number of steps from a state until the last change on its path to rest.
 func (e *Explorer[S]) StepsToRest(t testing.TB, s S) int {
 	t.Helper()
 	first := e.addState(s, unknown, "start")

@@ -77,7 +77,7 @@ func writeFiles(t testing.TB, dir string, files map[string][]byte) {
 	}
 }
 
-// CertificateOptions makes a server use the certificate in a folder.
+// CertificateOptions returns the options with which a server uses the certificate in a folder.
 func CertificateOptions(dir string) []string {
 	return []string{
 		"--ssl-ca=" + filepath.Join(dir, certificates.AuthorityFile), "--ssl-cert=" + filepath.Join(dir, certificates.CertificateFile),

@@ -341,8 +341,8 @@ func acceptsConnections(ctx context.Context, address string) bool {
 }
 
 // readinessProbe queries a server as the product's probe does. A server is ready if it answers and no replication
-// thread is stopped. A server that is down becomes unready immediately, and otherwise after two failed probes in
-// four seconds.
+// thread is stopped. A server that accepts no connections becomes unready immediately, and otherwise after four seconds
+// of failed probes.
 type readinessProbe struct {
 	address      string
 	db           *sql.DB
