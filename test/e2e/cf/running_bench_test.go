@@ -217,7 +217,7 @@ func (w *env) readEtcd(t *testing.T) []testenv.EtcdObject {
 	return all
 }
 
-// objectsOfApp returns an app and the objects that were created for it.
+// objectsOfApp returns an app and the objects that were created for it, except Events.
 func objectsOfApp(all []testenv.EtcdObject, space, guid string) (found []testenv.EtcdObject) {
 	process := revision.ProcessName(guid, korifiv1alpha1.WebProcess)
 	for _, o := range all {

@@ -48,7 +48,7 @@ const (
 var lineWidths = [...]int{100, 10_000, 100_000}
 
 // inParallel calls a function n times in a few goroutines, and fails the test with the first error. On an overloaded
-// machine, calls of the admission webhook time out; then it repeats the call.
+// machine, calls of the admission webhook time out; then it repeats the call. It ignores errors of type AlreadyExists.
 func inParallel(t *testing.T, n int, do func(ctx context.Context, i int) error) {
 	t.Helper()
 	group, ctx := errgroup.WithContext(t.Context())

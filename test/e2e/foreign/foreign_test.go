@@ -119,8 +119,8 @@ func (s *sleepyCluster) get(t *testing.T) *hivev1.ClusterDeployment {
 	return cd
 }
 
-// reach requests a power state and returns when it is reached. It fails the test if the transition takes more calls
-// and writes than allowed.
+// reach requests a power state and returns when it is reached. It fails the test if the transition takes more calls or
+// writes than allowed.
 func (s *sleepyCluster) reach(t *testing.T, state hivev1.PowerState) {
 	t.Helper()
 	kind, reason, machines := hivev1.ClusterReadyCondition, hivev1.RunningHibernationReason, "running"

@@ -286,7 +286,7 @@ func (h *clusterHub) createHostile(t *testing.T, name string, row hostileCluster
 	h.createCluster(t, name, c, keys)
 }
 
-// createCluster creates a cluster with two machines in a namespace of the same name.
+// createCluster starts two machines, and creates their ClusterDeployment in a namespace of the same name.
 func (h *clusterHub) createCluster(t *testing.T, name string, kubeconfig *clientcmdapi.Config, keys map[string][]byte) {
 	t.Helper()
 	h.cloud.RunInstances(t, name, 2)
@@ -385,7 +385,7 @@ func writeUntilRefused(w io.Writer, text string) {
 	}
 }
 
-// readPeakMemory returns the peak memory of a process.
+// readPeakMemory returns the peak memory of a process in bytes.
 func readPeakMemory(t *testing.T, pid int) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

@@ -134,7 +134,7 @@ func (s *machineStory) startPods(t *testing.T) {
 	s.first = s.exec(t, "cat", "/data/first")
 }
 
-// awaitPods waits until the StatefulSet's Pods have become Ready after the given time.
+// awaitPods waits until the StatefulSet's Pod is Ready, and has become so at the given time or later.
 func (s *machineStory) awaitPods(t *testing.T, since time.Time) {
 	t.Helper()
 	testenv.EventuallyWithin(t, patience, "the Pod is Ready", func() error {
@@ -151,7 +151,7 @@ func (s *machineStory) awaitPods(t *testing.T, since time.Time) {
 	})
 }
 
-// exec runs a command in the Pod, by the kubelet of its guest.
+// exec runs a command in the Pod through the kubelet of its machine, and returns the output.
 func (s *machineStory) exec(t *testing.T, command ...string) string {
 	t.Helper()
 	var out string

@@ -53,7 +53,7 @@ func targets() map[string]string {
 	}
 }
 
-// summarize returns the median of each figure, or another statistic if the figure's name contains it.
+// summarize returns the median of each figure, and also the 95th percentile of times that were measured repeatedly.
 func (b *benchmark) summarize() map[string]float64 {
 	found := map[string]float64{}
 	for name, runs := range b.runs {
@@ -426,8 +426,8 @@ type statement struct {
 	command, text string
 }
 
-// looks reports whether a statement only reads. A SET of the timeout counts as a read, because the driver sends it
-// for each new connection.
+// looks reports whether a statement is no query or only reads. A SET of the timeout counts as a read, because the
+// driver sends it for each new connection.
 func (s statement) looks() bool {
 	return s.command != "Query" || strings.HasPrefix(s.text, "select ") || strings.HasPrefix(s.text, "SET wait_timeout")
 }

@@ -121,7 +121,7 @@ func (c *cfEnv) startCFAPI(t *testing.T) {
 	t.Cleanup(c.http.CloseIdleConnections)
 }
 
-// watchPods keeps c.known up to date until the test ends.
+// watchPods keeps the Pods of c.podLister up to date until the test ends.
 func (c *cfEnv) watchPods(t *testing.T) {
 	t.Helper()
 	cfg, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig())

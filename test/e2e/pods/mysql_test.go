@@ -463,7 +463,7 @@ func (s *mysqlSuite) testPrimaryDeleted(t *testing.T) {
 	s.expectReplacement(t, old, "its Pod's deletion", func() { s.kubectl(t, "delete", "pod", podName(old), "--wait=false") })
 }
 
-// expectReplacement expects another primary that accepts writes within seconds, and expects the old one to become a
+// expectReplacement expects that another primary accepts writes within a minute, and that the old one becomes a
 // replica.
 func (s *mysqlSuite) expectReplacement(t *testing.T, old int, what string, do func()) {
 	t.Helper()

@@ -55,7 +55,7 @@ func benchKinds() (all []benchKind) {
 		benchKind{kind: workloads, sort: "DeploymentOfSlumber", isOfSlumber: true, isBack: isRestored})
 }
 
-// isRestored reports whether a switch is reset, if there is one.
+// isRestored reports whether no values are saved in the switch, and the replicas, if any, are three again.
 func isRestored(o client.Object) bool {
 	isScaled := true
 	if u, isUnstructured := o.(*unstructured.Unstructured); isUnstructured {

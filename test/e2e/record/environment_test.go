@@ -47,7 +47,7 @@ func newHub(t testing.TB, features ...string) *hub {
 	return h
 }
 
-// newOlderHub returns a hub whose API server does not serve such policies.
+// newOlderHub returns a hub whose API server does not serve the policies that record requesters.
 func newOlderHub(t testing.TB) *hub {
 	t.Helper()
 	return enableManager(t, testenv.StartOlder(t, olderKubernetes))

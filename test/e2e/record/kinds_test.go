@@ -215,7 +215,7 @@ func (h *managedHub) waitUntilNoted(t testing.TB) {
 	h.waitUntilKindsAreNoted(t)
 }
 
-// waitUntilKindsAreNoted waits for all kinds but apps.
+// waitUntilKindsAreNoted waits until the API server records the requesters of all kinds but apps.
 func (h *hub) waitUntilKindsAreNoted(t testing.TB) {
 	t.Helper()
 	for _, k := range allKinds() {

@@ -142,7 +142,7 @@ func (h *trustHub) resetDoors(t *testing.T) error {
 	return nil
 }
 
-// createVisitors returns a service account for each role of users, and one without a role.
+// createVisitors creates a service account for each role of users, and one without a role.
 func (h *trustHub) createVisitors(t *testing.T) []visitor {
 	t.Helper()
 	all := []visitor{{h, "no role", ""}}

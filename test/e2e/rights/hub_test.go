@@ -180,7 +180,7 @@ const (
 	patcher       = "user who patches Deployments"
 )
 
-// bindUsers gives each user a role in the namespaces in which it is meant to be bound.
+// bindUsers gives each user a role in one namespace or in all.
 func (h *trustHub) bindUsers(t testing.TB) {
 	t.Helper()
 	all := []string{"get", "list", "watch", "create", "patch", "update", "delete"}

@@ -73,7 +73,7 @@ func writeScript(commands []command) string {
 	return script.String()
 }
 
-// readOutputs returns the output of each command that has ended, and its exit status.
+// readOutputs returns the output of each command that has succeeded, by the command's number.
 func readOutputs(output string) map[int]string {
 	found := map[int]string{}
 	parts := regexp.MustCompile(`(?s)\n@@ (\d+) begins\n(.*?)\n@@ (\d+) ended with (\d+)\n`).FindAllStringSubmatch(output, -1)
