@@ -128,8 +128,7 @@ func (a *commands) requestSwitchover(cmd *cobra.Command, args []string) error {
 
 // annotatePod requests an operation by an annotation of an instance's Pod.
 func (kube *kubeClient) annotatePod(ctx context.Context, c *mocov1beta2.MySQLCluster, index int, annotation string) error {
-	// A merge patch of a single annotation needs no resource version, because it cannot overwrite another writer's
-	// change.
+	// A merge patch of a single annotation needs no resource version, because it changes no other field.
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, annotation, mysqlswitches.StopValue)
 	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.PodName(index)}}
 	if err := kube.Patch(ctx, target, client.RawPatch("application/merge-patch+json", patch)); err != nil {
