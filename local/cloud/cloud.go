@@ -188,8 +188,8 @@ func (c *Cloud) awaitGone(left []*machineprocess.Process) []*machineprocess.Proc
 	}
 }
 
-// recheckInterval is how soon a killed process group is checked again; the kernel does not report the end of its last
-// member.
+// recheckInterval is how soon a killed process group is checked again; the kernel does not report the end of the
+// group's last member.
 const recheckInterval = 10 * time.Millisecond
 
 // restoreMachines ends the machines that the previous process of the cloud has left, and starts the machines of
