@@ -18,7 +18,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/process"
 )
 
-// These are the reasons of a False condition that replace the state Dormant in a group's metric and log.
+// These are the reasons of a False condition that replace the state Dormant in a group's metric.
 const (
 	DisabledReason  = "Disabled"
 	ForbiddenReason = "Forbidden"
@@ -28,8 +28,8 @@ const (
 )
 
 const (
-	forbiddenInterval = 10 * time.Second // forbiddenInterval is the pause between two checks of a missing right
-	failedInterval    = 2 * time.Second  // failedInterval is the pause after a failed review
+	forbiddenInterval = 10 * time.Second // forbiddenInterval is the longest pause between two checks of a missing right
+	failedInterval    = 2 * time.Second  // failedInterval is the longest pause after a failed review
 	maxReviewTime     = 30 * time.Second // maxReviewTime limits the reviews of one round
 
 	// notANamespace is not a valid name of a namespace, so no RoleBinding exists there. A right that is granted there
@@ -64,10 +64,10 @@ func Disabled() Condition {
 // SelfSubjectRulesReview per namespace. All groups of the manager share a review until it is one period old, so a
 // revoked right is detected within two periods. A right that the rules do not grant is checked with a
 // SelfSubjectAccessReview. If an authorizer does not list its rules, every right is checked in this way at first. Every
-// authenticated user may create both reviews. While a right is missing, the shared rules are read every 10 s, and the
-// access review is repeated once per period. If an authorizer does not list its rules, the access review is repeated
-// every 10 s. Combine Allowed and Served with All, because a controller without the right to list a kind that it
-// watches would log errors continuously.
+// authenticated user may create both reviews. While a right is missing, the shared rules are read at least every 10 s,
+// and the access review is repeated once per period. If an authorizer does not list its rules, the access review is
+// repeated at least every 10 s. Combine Allowed and Served with All, because a controller without the right to list a
+// kind that it watches would log errors continuously.
 func Allowed(every time.Duration, rights ...authorizationv1.ResourceAttributes) Condition {
 	return builtinCondition{
 		name:    "Allowed",
@@ -96,7 +96,7 @@ type rightsReviewer struct {
 	every  time.Duration
 	rights []authorizationv1.ResourceAttributes
 
-	// doubtful lists the rights that need an access review, beginning with the right that was missing last.
+	// doubtful lists the rights that need an access review, in the order of the next round.
 	doubtful []authorizationv1.ResourceAttributes
 	// deniedAt is the time at which an access review denied the first right of doubtful; zero if none did.
 	deniedAt time.Time
@@ -169,9 +169,9 @@ func missingRight(right authorizationv1.ResourceAttributes) Status {
 	return Status{State: False, Reason: ForbiddenReason, Message: "no permission to " + describeRight(right)}
 }
 
-// readRules sets doubtful to the rights that the caller's rules do not grant. Authorizers other than RBAC need not list
-// their rules, and may deny a right that rules grant. Such a denial is detected only until all rights have been granted
-// once.
+// readRules sets doubtful to the rights that the rules do not grant, or to all rights if the rules cannot be used.
+// Authorizers other than RBAC need not list their rules, and may deny a right that rules grant. Such a denial is
+// detected only until all rights have been granted once.
 func (r *rightsReviewer) readRules(ctx context.Context) error {
 	byNamespace := map[string]authorizationv1.SubjectRulesReviewStatus{}
 	for _, right := range r.rights {

@@ -86,15 +86,15 @@ func (src Sources) Validate(c Condition) error {
 // validator is a condition that reports its incorrect use to the caller of Setup, before Observe is called.
 type validator interface{ Validate(src Sources) error }
 
-// All is true while all the conditions are true. If one condition is False, it is False; otherwise, if one is Unknown,
-// it is Unknown. A change to any of the identities restarts the group.
+// All is true while all the conditions are true. It is False if one condition is False; otherwise it is Unknown if one
+// is Unknown. A change to any of the identities restarts the group.
 func All(c ...Condition) Condition {
 	return newCombined("All", c, func() judgeFunc { return judgeAll })
 }
 
-// Any is true while at least one of the conditions is true. Otherwise, if one is Unknown, it is Unknown. It has the
-// identity of one true condition, and keeps it until that condition is False. Therefore another condition that becomes
-// true does not restart the group.
+// Any is true while at least one of the conditions is true. Otherwise it is Unknown if one is Unknown. It keeps the
+// identity of one true condition until that condition is False. Therefore another condition that becomes true does not
+// restart the group.
 func Any(c ...Condition) Condition { return newCombined("Any", c, newAnyJudge) }
 
 // Not is true while the condition is False. Unknown stays Unknown.
@@ -130,7 +130,7 @@ func (c builtinCondition) Observe(ctx context.Context, src Sources, report func(
 	return c.observeFunc(ctx, src, report)
 }
 
-// newCombined returns a condition that combines others. It calls judge for every observation, because a judgeFunc may
+// newCombined returns a condition that combines others. Each call of Observe calls judge once, because a judgeFunc may
 // have state.
 func newCombined(name string, of []Condition, judge func() judgeFunc) Condition {
 	return builtinCondition{
@@ -203,9 +203,9 @@ func defaultBackoff() wait.Backoff {
 	return wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 1 << 30, Cap: 5 * time.Minute}
 }
 
-// observeWithBackoff observes a condition until ctx is cancelled. After an error or a panic, which it reports as
-// Unknown, it repeats the observation with a back-off. The back-off is reset after an observation that lasted longer
-// than the Cap of the back-off.
+// observeWithBackoff observes a condition until Observe returns nil or ctx is cancelled. After an error or a panic,
+// which it reports as Unknown, it repeats the observation with a back-off. The back-off is reset after an observation
+// that lasted longer than the Cap of the back-off.
 func observeWithBackoff(ctx context.Context, c Condition, src Sources, backoff wait.Backoff, report func(Status)) {
 	pause := backoff
 	for ctx.Err() == nil {
@@ -342,7 +342,8 @@ func anyInState(inputs []judgeInput, state State) bool {
 	return slices.ContainsFunc(inputs, func(i judgeInput) bool { return i.now.State == state })
 }
 
-// combineState returns a status in the deciding state, with the reasons and messages of the conditions in that state.
+// combineState returns a status in the deciding state, with the messages of the conditions in that state, and with
+// their reason, or Several if their reasons differ.
 func combineState(inputs []judgeInput, state State) Status {
 	var reasons, messages []string
 	for _, i := range inputs {

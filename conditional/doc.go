@@ -5,9 +5,9 @@
 // again when the CRD is reinstalled. The manager and its other runnables keep running. [NewManager] creates the
 // manager. [NewControllerManagedBy] adds one controller, and [Setup] adds all controllers and other runnables that a
 // function sets up. The function runs once per start. It receives a scope, which is a manager with its own cache,
-// client, API reader, REST mapper and field indexes. These end when the group stops, and return [ErrScopeClosed] after
-// that. Code in a group may also use the client, cache and API reader of the outer manager. A call with the group's
-// context is then served by the group's current scope.
+// client, API reader, REST mapper and field indexes. These end when the group stops. Reads and writes then return
+// [ErrScopeClosed]. Code in a group may also use the client, cache and API reader of the outer manager. A call with the
+// group's context is then served by the group's current scope.
 //
 // A [Group] represents these controllers from their setup until their removal. Its state is available through
 // [Group.Status], [Group.Wait], [Group.Checker], metrics, [Events] and a page of the metrics server. An error of a

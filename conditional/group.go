@@ -33,11 +33,11 @@ type Group struct {
 	release   func() // release frees the name and the server state
 
 	loop         groupLoop                     // loop is used only by the goroutine that runs it
-	currentScope atomic.Pointer[scope.Manager] // currentScope is nil while the group is dormant
+	currentScope atomic.Pointer[scope.Manager] // currentScope is nil while there is no activation
 
 	watchesMu sync.Mutex
 	watches   map[string]*groupWatch // watches holds the watches by their ids
-	queue     *scope.ControllerQueue // queue is the queue of the last start
+	queue     *scope.ControllerQueue // queue is the controller's queue of the last start
 
 	mu              sync.Mutex
 	status          GroupStatus
@@ -119,8 +119,8 @@ type pageEntry struct {
 	HeldBack []Hold `json:"heldBack,omitempty"`
 }
 
-// show returns the group's data for the status page and for metrics. The state is the phase, or Disabled or Forbidden
-// if that is why the group is Dormant.
+// show returns the group's data for the status page and for metrics. The state is the phase, or Disabled, Forbidden or
+// Elsewhere if that is why the group is Dormant.
 func (g *Group) show() process.GroupView {
 	refused := g.refusedWatches()
 	g.mu.Lock()
@@ -141,7 +141,7 @@ func (g *Group) Wait(ctx context.Context, phase Phase) error {
 	return g.waitUntil(ctx, "be "+string(phase), func() bool { return g.status.Phase == phase })
 }
 
-// waitUntil waits until holds, which is called with the lock held, returns true.
+// waitUntil calls holds with the lock held until it returns true.
 func (g *Group) waitUntil(ctx context.Context, what string, holds func() bool) error {
 	for {
 		g.mu.Lock()
@@ -169,7 +169,7 @@ type ReadyPolicy int8
 const (
 	Ignore          ReadyPolicy = iota // Ignore means always ready
 	RequireResolved                    // RequireResolved means ready once the condition has been True or False
-	RequireRunning                     // RequireRunning means ready while the group is Running, or while another replica is the leader or runs the group
+	RequireRunning                     // RequireRunning means ready while the group is Running, or another replica runs it, or this one is not the leader
 )
 
 // Checker returns a check for manager.AddReadyzCheck.
@@ -299,7 +299,8 @@ func (g *Group) Stop(ctx context.Context) error {
 // Start allows a group to run again after Stop, while its condition is true.
 func (g *Group) Start() { g.changeOrders(func(o *groupOrders) { o.isPaused = false }) }
 
-// Restart stops the group and starts it again, for example with different CacheOptions. A Dormant group stays dormant.
+// Restart stops the group and starts it again, for example with different CacheOptions. Restart does not start a
+// Dormant group.
 func (g *Group) Restart() { g.changeOrders(func(o *groupOrders) { o.restarts++ }) }
 
 // Remove stops the group permanently and removes it from its manager. It frees the group's name, and deletes the
@@ -328,7 +329,7 @@ const (
 	ControllerStuck       = "ControllerStuck"       // Warning: runnables have not returned within the drain timeout
 	ControllerStartFailed = "ControllerStartFailed" // Warning: a start failed before the group was Running
 	ControllerDropped     = "ControllerDropped"     // Warning: the CRD was deleted, and requests were left after the drain timeout
-	ControllerTerminating = "ControllerTerminating" // ControllerTerminating means that a deleted CRD waits for its objects
+	ControllerTerminating = "ControllerTerminating" // ControllerTerminating means that a CRD is being deleted and waits for its objects
 )
 
 // maxNote is the API server's limit for an event's note, in bytes.
@@ -352,7 +353,8 @@ type phaseChange struct {
 	at       time.Time
 }
 
-// recordPhaseChange records an event for a change. hasRun is true if this activation has been Running.
+// recordPhaseChange records the event about a change, if there is one. hasRun is true if this activation has been
+// Running.
 func (g *Group) recordPhaseChange(t phaseChange, hasRun bool) {
 	condition := g.Status().Condition
 	switch {
@@ -399,7 +401,7 @@ func (g *Group) setTerminating(kind string, isTerminating bool) {
 	}
 }
 
-// warnTerminating logs each CRD that is being deleted, once per CRD, while the group is active.
+// warnTerminating logs each CRD that is being deleted, and records an event, once per deletion.
 func (g *Group) warnTerminating() {
 	g.mu.Lock()
 	var kinds []string

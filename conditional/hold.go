@@ -128,9 +128,9 @@ type holdEvents map[string]recordedHold
 
 type recordedHold struct {
 	message string    // message is the message of the event
-	crd     types.UID // crd is the CRD at that time; empty if it is unknown
+	crd     types.UID // crd is the UID of the CRD at that time; empty if unknown
 	at      time.Time
-	isOver  bool // isOver is true after the end of the hold
+	isOver  bool // isOver is true if the hold ended after the event
 }
 
 // findDue returns the events that must be recorded now. It returns at most one event per key within holdEventPause,

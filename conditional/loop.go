@@ -230,7 +230,7 @@ func (l *groupLoop) performAction(ctx context.Context, f groupFact, do groupActi
 	case actionSeal:
 		l.activation.closeScope()
 	case actionBackOff:
-		// If the start lasted longer than the longest pause, the back-off begins again.
+		// If the activation lasted longer than the longest pause, the back-off begins again.
 		if now.Sub(l.activation.startingAt) > l.group.options.readStartBackoff().Cap {
 			l.backoff = nil
 		}
@@ -329,7 +329,7 @@ func (l *groupLoop) observe() {
 	l.stopObserver = func() { cancel(); running.Wait() }
 }
 
-// stopObserving returns when all observations have ended.
+// stopObserving ends all observations, and returns when they have ended.
 func (l *groupLoop) stopObserving() {
 	for _, o := range l.kinds {
 		o.cancel()
@@ -341,7 +341,7 @@ func (l *groupLoop) stopObserving() {
 
 // slowStart is the longest time for which a start occupies a start slot. A start that hangs, because setup blocks or a
 // kind cannot sync, must not prevent other groups from starting. A start that releases its slot before it is done
-// allows one more concurrent LIST.
+// allows one more concurrent start.
 const slowStart = 5 * time.Second
 
 // activation is one run of a group: a scope, and the runnables that setup added to it.
@@ -449,12 +449,13 @@ func (g *Group) acquireStartSlot(ctx context.Context) (done func(), ok bool) {
 	return func() { slow.Stop(); free() }, true
 }
 
-// forgiveAfter is how long a group must run, or stay unwanted, before its earlier starts are no longer counted.
+// forgiveAfter is the shortest time for which a group must run, or stay unwanted, before its earlier starts are no
+// longer counted.
 const forgiveAfter = time.Minute
 
-// startLimiter allows a burst of immediate starts. After the burst, each start is followed by a pause with the length
-// of the next back-off step. The limiter is reset when the group ran, or was not wanted, for long enough.
-// golang.org/x/time/rate does not support growing pauses.
+// startLimiter allows a burst of immediate starts. The last start of the burst, and each later start, is followed by a
+// pause with the length of the next back-off step. The limiter is reset when the group ran, or was not wanted, for long
+// enough. golang.org/x/time/rate does not support growing pauses.
 type startLimiter struct {
 	burst         int
 	first         wait.Backoff

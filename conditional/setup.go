@@ -249,7 +249,7 @@ func DrainTimeout(d time.Duration) Option {
 }
 
 // StartBackoff sets the pauses between failed starts. The default grows from 1 s to 5 min. The back-off is reset when
-// the condition changes, and after a start that lasted longer than its Cap.
+// the condition changes, and if the failed activation lasted longer than the Cap.
 func StartBackoff(b wait.Backoff) Option {
 	return func(o *options) {
 		o.addErrorUnless(b.Duration > 0, "expected a StartBackoff whose Duration is longer than 0, found %s: correct it", b.Duration)
@@ -258,11 +258,11 @@ func StartBackoff(b wait.Backoff) Option {
 }
 
 // RestartLimit limits how often a flapping condition restarts the group. The first starts, up to burst, are not
-// delayed; after that, each start is followed by a pause. The default is 5 starts, and pauses from 10 s to 1 min. Stops
-// are never delayed. While a start is held back, the group is Dormant, and GroupStatus.HeldUntil is the end of the
-// pause. At the end of the pause, the group starts if its condition is true. The limit is reset when the group was
-// Running for a minute, or when its condition was not true for a minute. If the pause has grown longer than a minute, a
-// period of that length is needed instead.
+// delayed; each later start waits for a pause after the start before it. The default is 5 starts, and pauses from 10 s
+// to 1 min. Stops are never delayed. While a start is held back, the group is Dormant, and GroupStatus.HeldUntil is the
+// end of the pause. At the end of the pause, the group starts if its condition is true. The limit is reset when the
+// group was Running for a minute, or when its condition was False for a minute. If the pause has grown longer than a
+// minute, a period of that length is needed instead.
 func RestartLimit(burst int, pause wait.Backoff) Option {
 	return func(o *options) {
 		o.addErrorUnless(burst > 0, "expected a RestartLimit of at least 1 start, found %d: correct it", burst)
@@ -283,7 +283,7 @@ func Events(rec events.EventRecorder, regarding runtime.Object) Option {
 }
 
 // Poll queries discovery at this interval instead of watching CRDs, so the right to watch CRDs is not needed. Starts
-// and stops are delayed by up to that interval.
+// are delayed by up to one interval, and stops by up to three.
 func Poll(interval time.Duration) Option {
 	return func(o *options) {
 		o.addErrorUnless(interval > 0, "expected an interval longer than 0 in Poll, found %s: correct it", interval)
@@ -291,7 +291,7 @@ func Poll(interval time.Duration) Option {
 	}
 }
 
-// WatchNamed watches only the CRDs with these names. It needs the rights to get, list and watch only these CRDs
+// WatchNamed watches only the CRDs with these names. It needs the rights to list and watch only these CRDs
 // (resourceNames). A name has the form <plural>.<group>.
 func WatchNamed(crdNames ...string) Option {
 	return func(o *options) {

@@ -44,7 +44,8 @@ type ClusterKind[name ~string, object client.Object, request comparable] struct 
 }
 
 // ForCluster returns the source for one cluster. The second result, which reports whether to engage the cluster, is
-// always true. The source stops when the context of its start is cancelled, as it is when the cluster is disengaged.
+// true unless an error is returned. The source stops when the context of its start is cancelled, which happens when the
+// cluster is disengaged.
 func (k ClusterKind[name, object, request]) ForCluster(n name, cl cluster.Cluster) (source.TypedSource[request], bool, error) {
 	if cl == nil || k.Handler == nil {
 		return nil, false, errors.New("conditional.ClusterKind needs a cluster and a Handler, found nil: pass both")

@@ -10,21 +10,21 @@ const (
 	Dormant  Phase = "Dormant"  // Dormant means that the group has no scope and no runnables
 	Starting Phase = "Starting" // Starting means that setup runs, and its informers sync
 	Running  Phase = "Running"  // Running means that setup is done and every runnable has been started
-	Draining Phase = "Draining" // Draining means that a stop is requested and runnables are returning
+	Draining Phase = "Draining" // Draining means that the group is stopping and runnables are returning
 	Stuck    Phase = "Stuck"    // Stuck means that a runnable exceeds the drain timeout; the next start waits for it
 	Failed   Phase = "Failed"   // Failed means that setup or a runnable failed; the next start waits for the back-off
 )
 
 func allPhases() []Phase { return []Phase{Dormant, Starting, Running, Draining, Stuck, Failed} }
 
-// groupFact is an input of the state machine. The first three facts express the desired state. They are applied after
-// every transition.
+// groupFact is an input of the state machine. The first three facts express the desired state. One of them is applied
+// after every transition.
 type groupFact string
 
 // These are the facts that the state machine reacts to.
 const (
 	factWanted   groupFact = "Wanted"   // factWanted means that the condition is True and this replica may start groups
-	factUnwanted groupFact = "Unwanted" // factUnwanted means that the condition is not True, Stop was called, or the manager stops
+	factUnwanted groupFact = "Unwanted" // factUnwanted means that the condition is not True, Stop was called, or this replica may run no group
 	factChanged  groupFact = "Changed"  // factChanged means that the condition is True with another identity, or Restart was called
 	factUp       groupFact = "Up"       // factUp means that all runnables have been started
 	factBroke    groupFact = "Broke"    // factBroke means that a runnable failed while others may still run

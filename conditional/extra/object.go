@@ -67,7 +67,7 @@ type observedObject struct {
 	holds func(client.Object) bool
 }
 
-// observe runs a cache for the object until ctx is cancelled or the server fails.
+// observe runs a cache for the object until ctx is cancelled, or a list or a watch fails.
 func (o observedObject) observe(ctx context.Context, src conditional.Sources, report func(conditional.Status)) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	selector := fields.Set{metav1.ObjectNameField: o.key.Name}

@@ -10,8 +10,8 @@ import (
 )
 
 // Reported is a condition whose status the program sets with Report. Any number of groups may have it. With the
-// callbacks of a leader election, a Lease becomes a condition of groups: see docs/manual.md. It is Unknown until the
-// first report. The zero value has no name; a condition of Setup needs one.
+// callbacks of a leader election, a Lease becomes a condition of groups: see docs/manual.md. The condition is Unknown
+// until the first report. The zero value has no name; a condition of Setup needs one.
 type Reported struct {
 	// Name is the name of the condition.
 	Name string

@@ -13,7 +13,7 @@ import (
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 )
 
-// RulesCache caches the caller's rules by namespace, so the groups of an API server share one SelfSubjectRulesReview
+// RulesCache caches the manager's rules by namespace, so the groups of an API server share one SelfSubjectRulesReview
 // per namespace. The zero value is empty.
 type RulesCache struct {
 	mu         sync.Mutex
