@@ -50,8 +50,7 @@ func newCache(scheme *runtime.Scheme) *Cache {
 // OuterCache returns the cache itself.
 func (c *Cache) OuterCache() *Cache { return c }
 
-// FromCache returns the given manager's cache, or the manager's cache to which a scope's cache belongs; nil for other
-// caches.
+// FromCache returns c if it is a manager's cache, the cache of the manager if c is a scope's cache, and otherwise nil.
 func FromCache(c cache.Cache) *Cache {
 	if has, ok := c.(interface{ OuterCache() *Cache }); ok {
 		return has.OuterCache()
@@ -134,8 +133,8 @@ func (c *Cache) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionK
 }
 
 // BorrowInformer returns the informer with which a plain controller watches a kind, and its cache, so a scope need not
-// store the objects a second time. It never returns an informer for a kind that groups wait for, or one that was
-// created only by reads, because the cache may remove such informers.
+// store the objects a second time. It never returns an informer for a kind with a known CRD. It also never returns one
+// for a kind that groups wait for, or one that was created only by reads, because the cache may remove such informers.
 func (c *Cache) BorrowInformer(ctx context.Context, kind informers.InformerKind) (cache.Cache, cache.Informer) {
 	if c == nil || kind.UID != "" {
 		return nil, nil
@@ -175,10 +174,10 @@ type kindGate struct {
 	lastServed *detect.Verdict // lastServed is the last verdict whose presence is Served; nil if there was none
 }
 
-// NoteVerdicts receives the detector's verdicts about kinds that a group waits for. If a kind is absent or has been
-// replaced, the mapper is refreshed, and informers that were created only by reads are removed, because they would list
-// a missing kind forever. The client is refreshed only if the scope or plural of the kind has changed, because a
-// replaced client that reads its own writes leaves its handlers behind.
+// NoteVerdicts receives the detector's verdicts about kinds that a group waits for. If a kind has become absent or has
+// been replaced, the mapper is refreshed, and informers that were created only by reads are removed, because they would
+// list a missing kind forever. The client and the API reader are refreshed only if the scope or plural of the kind has
+// changed, because a replaced client that reads its own writes leaves its handlers behind.
 func (c *Cache) NoteVerdicts(ctx context.Context, kinds []schema.GroupVersionKind, verdicts []detect.Verdict) error {
 	// The manager was not created by conditional.NewManager.
 	if c == nil {
@@ -217,7 +216,7 @@ func (c *Cache) NoteVerdicts(ctx context.Context, kinds []schema.GroupVersionKin
 	return errors.Join(errs...)
 }
 
-// noteVerdict reports whether the kind has changed, and whether its scope or plural has changed.
+// noteVerdict reports whether the kind has become absent or was replaced, and whether its scope or plural has changed.
 func (g *kindGate) noteVerdict(v detect.Verdict) (moved, elsewhere bool) {
 	switch v.Presence {
 	case detect.Served:
@@ -308,7 +307,7 @@ func (c *Cache) apiReaderOf(ctx context.Context) client.Client {
 	return nil
 }
 
-// IndexField records an index. Every later scope has it. The informer of this cache gets it at its first use, so no
+// IndexField records an index. Every later scope has it. The informer of this cache gets it at its next use, so no
 // informer is created only for scopes, and the kind need not be served now. With the context of a scope, only that
 // scope gets the index.
 func (c *Cache) IndexField(ctx context.Context, obj client.Object, field string, extract client.IndexerFunc) error {

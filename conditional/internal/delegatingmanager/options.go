@@ -62,7 +62,7 @@ func NewManager(cfg *rest.Config, o manager.Options, metricsPrefix string) (mana
 	return &switchingManager{mgr, c.reader}, nil
 }
 
-// wrapOptions returns the options with a cache and a client of this package, which wrap the configured ones.
+// wrapOptions returns the options with a mapper, a cache and a client of this package, which wrap the configured ones.
 func wrapOptions(o manager.Options, metricsPrefix string) manager.Options {
 	newMapper, newCache, newClient := o.MapperProvider, o.NewCache, o.NewClient
 	if newMapper == nil {
@@ -84,8 +84,8 @@ func wrapOptions(o manager.Options, metricsPrefix string) manager.Options {
 	return o
 }
 
-// wrapCache creates the manager's cache without the entries for kinds that are not served now. With these entries,
-// controller-runtime's cache would fail.
+// wrapCache creates the manager's cache without the entries of ByObject for kinds that are not served now. With these
+// entries, controller-runtime's cache would fail.
 func wrapCache(cfg *rest.Config, opts cache.Options, open cache.NewCacheFunc, s ScopeSettings) (cache.Cache, error) {
 	c := newCache(opts.Scheme)
 	c.mapper, _ = opts.Mapper.(*RefreshableMapper)
