@@ -2,8 +2,8 @@
 
 // Package detect determines whether an API server serves given kinds, and detects changes. Events of a metadata-only
 // watch of CRDs trigger discovery queries, which show whether a kind is served. Before a kind counts as served, a short
-// watch of the kind, called a probe, ensures that informers can sync. While nothing changes and no subscriber polls,
-// the package only checks every five minutes whether discovery has changed.
+// watch of the kind, called a probe, ensures that informers can sync. While nothing changes and nothing is polled, the
+// package only checks every five minutes whether discovery has changed.
 package detect
 
 import (
@@ -116,7 +116,7 @@ func (d *Detector) unsubscribe(l *detectionSession, s *presenceSubscriber) {
 	}
 }
 
-// KnownVerdict returns the last verdict about a kind that was not Unclear. isKnown is false if there was none. An
+// KnownVerdict returns the last verdict other than Unclear about a kind. isKnown is false if there was none. An
 // unreachable server does not change the result. KnownVerdict sends no request.
 func (d *Detector) KnownVerdict(gvk schema.GroupVersionKind) (v Verdict, isKnown bool) {
 	d.readSession(func(l *detectionSession) {
@@ -327,8 +327,7 @@ func (l *detectionSession) handleChange(c objectChange) {
 	now := time.Now()
 	first, group, _ := strings.Cut(c.name, ".")
 	for gv, b := range l.versions {
-		// The name of an APIService is <version>.<group>. The name of a CRD is <plural>.<group>, and it may have any
-		// version.
+		// The name of an APIService is <version>.<group>. A CRD with the name <plural>.<group> may have any version.
 		if gv.Group != group || c.resource == apiServiceResource && gv.Version != first {
 			continue
 		}
@@ -365,7 +364,7 @@ func (l *detectionSession) addCRDFacts(s lookResult, group string) lookResult {
 	return s
 }
 
-// watchOfCRD returns the watch that has listed a CRD; nil if none exists.
+// watchOfCRD returns the watch that covers a CRD and has synced; nil if none exists.
 func (l *detectionSession) watchOfCRD(crd string) *resourceWatch {
 	// A watch of all CRDs serves the same purpose as a watch of this CRD.
 	for _, of := range []watchTarget{{resource: crdResource}, {resource: crdResource, name: crd}} {
@@ -392,7 +391,7 @@ type kindState struct {
 	history     kindHistory
 	verdict     Verdict
 	known       *Verdict // known is the last verdict that was not Unclear, if verdict is Unclear; nil if there was none
-	judgements  uint64   // judgements counts verdicts; a verdict during a probe makes the probe's result outdated
+	judgements  uint64   // judgements counts verdicts and deletions; one during a probe makes the probe's result outdated
 	isProbing   bool     // isProbing is true if a watch probe is in progress
 }
 

@@ -66,8 +66,8 @@ func (d *Detector) LookUp(ctx context.Context, gvk schema.GroupVersionKind) (Ver
 	return Verdict{Presence: Served, Plural: s.plural, Namespaced: s.scope == "Namespaced"}, nil
 }
 
-// checkDiscovery schedules queries of all group versions if the served kinds have changed since the last check. No
-// event reports a change of a kind without a CRD, or a change while a watch is down.
+// checkDiscovery schedules queries of the watched group versions if the served kinds may have changed since the last
+// check. No event reports a change of a kind without a CRD, or a change while a watch is down.
 func (l *detectionSession) checkDiscovery() {
 	l.mu.Lock()
 	last, mayAsk := l.discovered, false
@@ -114,7 +114,7 @@ func (l *detectionSession) lookIfIdle(b *versionState) {
 	}
 }
 
-// judgeOrProbe judges the result of a query. A served kind that was not served before is probed first.
+// judgeOrProbe judges the result of a query. A served kind that is new or was replaced is probed first.
 func (l *detectionSession) judgeOrProbe(t *kindState, s lookResult, now time.Time) lookSummary {
 	if s.outcome != outcomePresent {
 		s.mayBeDeleted = s.outcome == outcomeMissing && l.mayHaveMissedDeletion(t)
@@ -223,7 +223,7 @@ type versionState struct {
 	gv        schema.GroupVersion
 	kinds     []*kindState
 	isLooking bool        // isLooking is true if a query is in progress or about to start
-	next      time.Time   // next is the time of the next query; zero if none is due
+	next      time.Time   // next is the time of the next query; zero if none is scheduled
 	timer     *time.Timer // timer triggers the next query
 	look      func()      // look performs the query
 

@@ -42,7 +42,7 @@ type resourceWatch struct {
 	objects     map[string]objectFacts
 	isSynced    bool          // isSynced is true if the objects were listed
 	isAway      bool          // isAway is true if the watch broke and no event has arrived since, so events may have been missed
-	isRefused   bool          // isRefused is true if the watch is forbidden; its objects are outdated
+	isRefused   bool          // isRefused is true if the server rejects the watch; its objects are outdated
 	retryPause  time.Duration // retryPause is the pause after the last rejection
 }
 
@@ -190,8 +190,8 @@ func (w *resourceWatch) resumeSubscribers() {
 	w.session.publishChanges()
 }
 
-// giveUp stops a forbidden watch. The watch is retried after pauses between pollMin and pollMax, because a role may be
-// bound after the start of the process.
+// giveUp stops a watch that the server rejects. The watch is retried after pauses between pollMin and pollMax, because
+// a role may be bound after the start of the process.
 func (w *resourceWatch) giveUp(err error) {
 	w.session.mu.Lock()
 	defer w.session.mu.Unlock()

@@ -80,8 +80,8 @@ func (s *restServer) discoverKinds(ctx context.Context, gv schema.GroupVersion) 
 	return kinds, nil
 }
 
-// discoveryVersion reads the ETag of the list of all kinds. client-go's clients do not return headers, and treat the
-// response Not Modified as an error.
+// discoveryVersion reads the ETag of the list of the kinds at /apis. client-go's clients do not return headers, and
+// treat the response Not Modified as an error.
 func (s *restServer) discoveryVersion(ctx context.Context, last string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.base.JoinPath("apis").String(), nil)
 	if err != nil {

@@ -28,7 +28,7 @@ type Verdict struct {
 	// no other meaning.
 	Identity string
 	// Plural, Namespaced and UID describe a Served kind. UID is the UID of its CRD. It is empty if the kind has no CRD,
-	// or if the right to watch CRDs is missing.
+	// or if the CRD is not watched.
 	Plural     string
 	Namespaced bool
 	UID        string
@@ -90,7 +90,7 @@ const (
 
 // kindHistory is the input for a verdict about one kind, in addition to the last query.
 type kindHistory struct {
-	identity          string      // identity is taken from the last Served verdict; empty if the kind was absent or never served
+	identity          string      // identity is taken from the last Served verdict; empty if the kind is absent or was never served
 	lastSeen          *lookResult // lastSeen is nil while the identity is empty
 	deletedAt         time.Time
 	wasDeleted        bool // wasDeleted is true if the kind has been absent since a deletion
@@ -182,8 +182,8 @@ func (m kindHistory) isDoubtful(s lookResult, now time.Time) bool {
 	return !m.deletedAt.IsZero() && s.uid == "" && now.Sub(m.deletedAt) < deletionGrace
 }
 
-// isSameKind reports whether the kind in a query's result is the same as in the last verdict. A UID that was unknown
-// until now may belong to a CRD whose event arrived late, so it is not considered a difference.
+// isSameKind reports whether the kind in a query's result is the same as in the last Served verdict. A UID that was
+// unknown until now may belong to a CRD whose event arrived late, so it is not considered a difference.
 func (m kindHistory) isSameKind(s lookResult) bool {
 	if m.identity == "" || s.version != m.lastSeen.version || s.scope != m.lastSeen.scope || s.plural != m.lastSeen.plural {
 		return false
