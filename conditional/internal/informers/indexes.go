@@ -52,7 +52,8 @@ func hasField(all []*FieldIndex, field string) bool {
 	return slices.ContainsFunc(all, func(i *FieldIndex) bool { return i.Field == field })
 }
 
-// AddIndex adds an index that only this lease can use. It may be called at any time.
+// AddIndex adds an index. Unless it is an index of the manager, only this lease can use it. It may be added at any
+// time.
 func (l *Lease) AddIndex(ctx context.Context, i *FieldIndex) error {
 	name := fieldPrefix + i.Field
 	return l.addIndex(name, i, func(suffix string) error {
@@ -87,8 +88,8 @@ func (l *Lease) AddIndexers(indexers toolscache.Indexers) error {
 	return nil
 }
 
-// addIndex adds an index with a name that the informer does not have yet. The names of an index differ between leases,
-// because two leases may index the same field in different ways.
+// addIndex adds an index with a new name, unless the informer has this index of the manager already. The names of an
+// index differ between leases, because two leases may index the same field in different ways.
 func (l *Lease) addIndex(name string, i *FieldIndex, add func(suffix string) error) error {
 	e := l.entry
 	if e.isBorrowed {

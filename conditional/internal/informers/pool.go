@@ -129,7 +129,7 @@ func (p *Pool) cacheOptions(ctx context.Context, k InformerKind) cache.Options {
 	return opts
 }
 
-// returnLease returns one lease. The informer stops with the last lease.
+// returnLease returns one lease. The informer stops with the last lease, unless it is borrowed.
 func (p *Pool) returnLease(l *Lease) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -212,7 +212,7 @@ func (l *Lease) Reader() client.Reader { return leaseReader{l.entry.cache, l} }
 // Release returns the lease. It does not wait, and may be called more than once.
 func (l *Lease) Release() { l.once.Do(func() { l.pool.returnLease(l) }) }
 
-// ObjectForm is the part of an object that an informer decodes.
+// ObjectForm is the form in which an informer stores objects.
 type ObjectForm int8
 
 // Forms of an object. An informer has exactly one of them.

@@ -87,8 +87,8 @@ func (s endingChecker) awaitSync(stopped, removed <-chan struct{}) {
 
 type newInformerFunc func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
 
-// ownedInformer runs with the context of its pool. The context of controller-runtime's cache is derived from a channel,
-// and waiting for that takes an additional goroutine.
+// ownedInformer runs with the context of its pooledInformer. The context of controller-runtime's cache is derived from
+// a channel, and waiting for that takes an additional goroutine.
 type ownedInformer struct {
 	toolscache.SharedIndexInformer
 	run func(logr.Logger)
