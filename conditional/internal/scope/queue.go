@@ -126,8 +126,8 @@ func (q trackedPriorityQueue) GetWithPriority() (reconcile.Request, int, bool) {
 	return q.takeNext(q.inner.GetWithPriority)
 }
 
-// addUnlessEnding adds requests unless the queue is ending. Failed requests count as failed even if they can no longer
-// be retried.
+// addUnlessEnding adds requests unless the queue is ending. A queue that is ending only records the failures of failed
+// requests.
 func (q *trackedQueue) addUnlessEnding(add func(), failed ...reconcile.Request) {
 	q.adding.RLock()
 	defer q.adding.RUnlock()
@@ -206,8 +206,9 @@ func (q *trackedQueue) forgetFailures() {
 // shut the queue down.
 func (q *trackedQueue) ShutDown() { q.shutDownWithin(context.Background()) }
 
-// shutDownWithin waits until no worker is about to get a request. controller-runtime's priority queue may return and
-// count one more request after its shutdown, when the gauge of its depth is already deleted.
+// shutDownWithin shuts the queue down as soon as no worker is about to get a request, or ctx is cancelled.
+// controller-runtime's priority queue may return and count one more request after its shutdown, when the gauge of its
+// depth is already deleted.
 func (q *trackedQueue) shutDownWithin(ctx context.Context) {
 	q.adding.Lock()
 	q.mu.Lock()
@@ -249,8 +250,8 @@ func (m *Manager) trackedQueues() []*trackedQueue {
 	return slices.Clone(m.queues)
 }
 
-// HasLostKinds reports whether a kind that the scope watches was deleted or replaced. In that case, requests for its
-// last objects will not be queued again.
+// HasLostKinds reports whether a kind that the scope watches, other than an optional one, was deleted or replaced. In
+// that case, requests for its last objects will not be queued again.
 func (m *Manager) HasLostKinds() bool { return len(m.cache.lostInformers()) > 0 }
 
 // drain lets the controllers reconcile the last deletions. It returns the number of requests that were left when ctx

@@ -44,7 +44,7 @@ type Options struct {
 	UseQueue func(ControllerQueue) error
 }
 
-// Manager is the scoped manager. Its zero value is not usable.
+// Manager is the manager of one activation. Its zero value is not usable.
 type Manager struct {
 	manager.Manager                                        // the outer manager
 	inner             cluster.Cluster                      // inner is never started; it holds the clients and the cache
@@ -239,7 +239,7 @@ type Progress struct {
 	Dropped      func(int)
 	DrainTimeout time.Duration
 	// Ended is the last callback. It is called when all runnables and event handlers have returned, with nil after a
-	// stop, or with the first runnable's error. At that time the scope is closed.
+	// stop, or with the first error of a runnable. At that time the scope is closed.
 	Ended func(error)
 }
 

@@ -187,8 +187,8 @@ func (v *scopedCache) findKind(ctx context.Context, gvk schema.GroupVersionKind)
 	return kind, err
 }
 
-// askForKind queries discovery for the kind's group version. If the response does not contain the kind, askForKind asks
-// the scope's mapper, which queries all group versions.
+// askForKind queries discovery for the kind's group version. If it does not find the kind, askForKind asks the scope's
+// mapper, which queries all group versions.
 func (v *scopedCache) askForKind(gvk schema.GroupVersionKind) (informers.InformerKind, error) {
 	if verdict, err := v.state.Detector.LookUp(v.lifetime, gvk); err == nil && verdict.Presence == detect.Served {
 		return kindFromVerdict(gvk, verdict), nil
@@ -202,7 +202,7 @@ func (v *scopedCache) askForKind(gvk schema.GroupVersionKind) (informers.Informe
 	}, nil
 }
 
-// lostInformers returns the informers whose kind was deleted or replaced.
+// lostInformers returns the informers whose kind is not optional and was deleted or replaced.
 func (v *scopedCache) lostInformers() (lost []*scopedInformer) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -293,7 +293,7 @@ func (v *scopedCache) removeHandlers() {
 	}
 }
 
-// close removes all informers from the scope. It does not wait for running handlers.
+// close stops all informers of the scope. It does not wait for running handlers.
 func (v *scopedCache) close() {
 	v.mu.Lock()
 	v.isClosed, v.isMuted = true, true
@@ -449,7 +449,7 @@ func newUnsyncedError(s informers.InformerKind, err error) error {
 	return k8serrors.NewTimeoutError(fmt.Sprintf("the informer of %s has not synced: %v: check that it may be listed and watched", s.GVK, err), 0)
 }
 
-// scopedMapper maps kinds that the detector follows without a request, and queries discovery for others.
+// scopedMapper maps kinds that the detector follows, and queries discovery only for others.
 type scopedMapper struct {
 	*delegatingmanager.RefreshableMapper
 	cache *scopedCache

@@ -33,7 +33,7 @@ type scopedInformer struct {
 	handlers   []*handlerRegistration
 	synced     *closedOnceLatch
 	removed    chan struct{} // removed is closed when the scope removes the informer
-	isEmptied  bool          // isEmptied is true if its CRD was deleted with all objects
+	isEmptied  bool          // isEmptied is true if the kind's CRD was deleted with all objects
 }
 
 func (v *scopedCache) existingInformer(s informers.InformerKind) (*scopedInformer, error) {
@@ -103,7 +103,7 @@ func (u *scopedInformer) attachLease(kind informers.InformerKind) error {
 	return nil
 }
 
-// detachLease removes the handlers and returns the lease.
+// detachLease disconnects the handlers and releases the lease.
 func (u *scopedInformer) detachLease() {
 	if u.lease == nil {
 		return
@@ -116,7 +116,8 @@ func (u *scopedInformer) detachLease() {
 	close(u.leaseEnded)
 }
 
-// removeAll removes the informer from the scope permanently.
+// removeAll removes all handlers, releases the lease, and marks the informer as stopped. A stopped informer is not used
+// again.
 func (u *scopedInformer) removeAll() {
 	if u.IsStopped() {
 		return
@@ -144,7 +145,7 @@ func (u *scopedInformer) openLatchOnSync(sync toolscache.DoneChecker, to *closed
 	}()
 }
 
-// markAbsentSynced makes an absent optional kind count as synced, once its absence is known.
+// markAbsentSynced makes an optional kind without a lease count as synced, once there is a verdict about it.
 func (u *scopedInformer) markAbsentSynced() {
 	if u.optional == nil || u.lease != nil || !u.optional.settled.isOpen() {
 		return
@@ -217,7 +218,7 @@ func (i indexedInformer) GetIndexer() toolscache.Indexer {
 // take precedence.
 type unguarded struct{ toolscache.SharedIndexInformer }
 
-// indexedInformer returns an indexedInformer, or a plain informer if there is no permanent lease.
+// indexedInformer returns an indexedInformer, or the scopedInformer if it has no permanent lease or no single store.
 func (v *scopedCache) indexedInformer(ctx context.Context, s informers.InformerKind, opts []cache.InformerGetOption) (cache.Informer, error) {
 	u, err := v.syncedInformer(ctx, s, opts)
 	if err != nil {
@@ -324,7 +325,8 @@ func (u *scopedInformer) addIndex(ctx context.Context, i *informers.FieldIndex) 
 
 func (u *scopedInformer) HasSynced() bool { return u.synced.isOpen() }
 
-// HasSyncedChecker is done when the informer has listed the existing objects, or when an optional kind is absent.
+// HasSyncedChecker is done when the informer has listed the existing objects, or when an optional kind is not known to
+// be served.
 func (u *scopedInformer) HasSyncedChecker() toolscache.DoneChecker {
 	return namedLatch{u.synced, "informer of " + u.key.GVK.String()}
 }
@@ -412,7 +414,8 @@ func (r *handlerRegistration) knowsObjects() bool { return r.gate != nil && r.ga
 
 func (r *handlerRegistration) HasSynced() bool { return r.synced.isOpen() }
 
-// HasSyncedChecker is done when the handler has received the first list, or when the kind is absent.
+// HasSyncedChecker is done when the handler has received the first list, or when an optional kind is not known to be
+// served.
 func (r *handlerRegistration) HasSyncedChecker() toolscache.DoneChecker {
 	return namedLatch{r.synced, "handler of " + r.informer.key.GVK.String()}
 }
