@@ -50,8 +50,7 @@ func newCRD(kind schema.GroupVersionKind) *apiextensionsv1.CustomResourceDefinit
 	return testenv.NewCRD(kind, strings.ToLower(kind.Kind)+"s", apiextensionsv1.NamespaceScoped)
 }
 
-// adminClient changes objects in the API server from outside of the measured process. Its methods panic with a
-// trialError.
+// adminClient changes objects in the API server. Its requests are not counted. Its methods panic with a trialError.
 type adminClient struct {
 	client    client.WithWatch
 	discovery *discovery.DiscoveryClient
@@ -93,7 +92,7 @@ func (a adminClient) deleteObject(ctx context.Context, kind schema.GroupVersionK
 	check(a.client.Delete(ctx, newObject(kind, name)), "delete "+name)
 }
 
-// waitUntilServed queries discovery for the kind, after 2 ms, 4 ms, 8 ms and so on, until the kind is served.
+// waitUntilServed queries discovery until the kind is served, with pauses of 2 ms, 4 ms, 8 ms and so on.
 func (a adminClient) waitUntilServed(ctx context.Context, kind schema.GroupVersionKind) {
 	backoff := wait.Backoff{Duration: 2 * time.Millisecond, Factor: 2, Steps: 20, Cap: time.Second}
 	err := backoff.DelayFunc().Until(ctx, true, false, func(ctx context.Context) (bool, error) {

@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// roundFigures contains the figures of one round of a trial, in SI units and with the names used in the file.
+// roundFigures contains the figures of one round of a trial, with the names used in the file, which contain the unit.
 type roundFigures map[string]float64
 
 // addSpread adds the median, the 99th percentile and the maximum of samples in seconds.
@@ -228,7 +228,7 @@ func formatAll(values []float64, unit valueUnit) string {
 	return strings.Join(all, " / ")
 }
 
-// formatValue writes a number with three significant digits.
+// formatValue writes a number and its unit, with decimals for three significant digits.
 func formatValue(v float64, unit valueUnit) string {
 	switch unit {
 	case unitSeconds:
