@@ -28,9 +28,9 @@ import (
 const webhookService = "torpor-webhook"
 
 // addAdmission serves the admission webhooks. They are not a conditional group, because groups run only on the
-// leader, and the webhook's Service routes to every replica. The server needs no kind to be installed, and receives
-// no request before config/webhook or config/record/webhook is applied. The returned context is for the manager: it
-// ends when the API server no longer calls this replica.
+// leader, and the webhook's Service routes to every replica. The server needs no kind to be installed, and receives no
+// request before config/webhook or config/record/webhook is applied. The returned context is for the manager: it ends
+// drainTime after ctx, because the API server may call this replica until then.
 func addAdmission(ctx context.Context, mgr manager.Manager, c *webhookConfig) (context.Context, error) {
 	if c == nil {
 		return ctx, nil

@@ -51,7 +51,7 @@ type webhookConfig struct {
 	namespace     string
 	certFolder    string
 	leavesBundles bool
-	// servesApps is true if the controllers of apps are enabled, whose webhooks must be installed.
+	// servesApps is true if the controllers of apps are enabled. The webhooks for apps must then be installed.
 	servesApps bool
 }
 
@@ -71,7 +71,7 @@ type mysqlConfig struct {
 }
 
 type appConfig struct {
-	// pods are the options for the Pods of all instances.
+	// pods are the options for the Pods of all instances and tasks.
 	pods          lrp.PodOptions
 	publisher     route.Publisher
 	registries    imagemetadata.Policy

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// ControllerNames returns the names of the groups of controllers, in the order of their setup.
+// ControllerNames returns the names of the groups that --controllers accepts, in the order of their setup.
 func ControllerNames() []string {
 	var names []string
 	for _, f := range listFeatures(Config{}, sharedParts{}) {
@@ -43,7 +43,8 @@ func SelectControllers(list []string) ([]string, error) {
 }
 
 // partOf returns the part of a group of controllers. One replica leads all groups of a part, because they share memory:
-// slumber reads which objects the groups workloads and adapters stop, and the groups of apps share a cache of Pods.
+// the group slumber reads which objects the groups workloads and adapters stop, and the groups of apps share a cache of
+// Pods.
 func partOf(controllers string) string {
 	switch controllers {
 	case "hibernation", "sync", "machinepools":

@@ -24,8 +24,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/leaderelection/lease"
 )
 
-// addElection adds the election of the parts, and the lock that makes the installation the active one of the cluster. It returns nil for
-// a manager without leader election, as on a laptop.
+// addElection adds the election of the parts, and the lock that makes the installation the active one of the cluster.
+// It returns nil for a manager without leader election.
 func addElection(mgr manager.Manager, o Options, parts map[string][]string) (*leadership, error) {
 	if !o.LeaderElection {
 		return nil, nil
@@ -70,7 +70,7 @@ func (l *leadership) conditionsOf(part string) []conditional.Condition {
 	return []conditional.Condition{l.installation, l.parts.Part(part)}
 }
 
-// run runs the manager while this replica may act.
+// run runs the manager until it ends, or until this replica loses a Lease.
 func (l *leadership) run(ctx context.Context, start func(context.Context) error) error {
 	if l == nil {
 		return start(ctx)

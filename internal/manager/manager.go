@@ -79,9 +79,9 @@ const (
 	// noLimit disables the client's own rate limit. The API server has priority and fairness, and each controller
 	// has few workers. With a limit here, a hundred apps that restart at the same time would delay each other.
 	noLimit = -1
-	// syncTimeout limits the first list of a kind. A busy API server needs minutes for hundreds of thousands of objects,
-	// and a group of controllers whose time limit ends lists all of them again. controller-runtime's default, two minutes,
-	// is too short: https://github.com/kubernetes-sigs/controller-runtime/issues/3466
+	// syncTimeout limits the first list of a kind. A busy API server needs minutes for hundreds of thousands of
+	// objects, and a group of controllers that exceeds the limit lists all of them again. controller-runtime's default,
+	// two minutes, is too short: https://github.com/kubernetes-sigs/controller-runtime/issues/3466
 	syncTimeout = 30 * time.Minute
 	// shutdownTimeout limits the wait for running passes, which can safely be interrupted.
 	shutdownTimeout = 20 * time.Second
@@ -160,7 +160,7 @@ type sharedParts struct {
 	ends *priority.OverdueEnds
 }
 
-// listFeatures returns all features of Torpor.
+// listFeatures returns all features except kpack.
 func listFeatures(c Config, s sharedParts) []feature {
 	now := clock.RealClock{}
 	hibernationController := hibernationcontroller.Controller{
@@ -255,8 +255,7 @@ func switchWorkloads(s sharedParts, now clock.PassiveClock, members *slumbercont
 	return setupAll(setups...)
 }
 
-// routeKinds returns the kinds of the feature routes, including the kind in which routes are published if clusters
-// may lack it.
+// routeKinds returns the kinds of the feature routes. They include HTTPRoute if a Gateway publishes the routes.
 func routeKinds(publisher route.Publisher) featureKinds {
 	all := needs(korifiv1alpha1.CFRouteKind(), korifiv1alpha1.CFDomainKind(), korifiv1alpha1.CFAppKind(), korifiv1alpha1.CFProcessKind())
 	if publisher.UsesGateway() {
@@ -279,7 +278,7 @@ func watchedNamespaces(list []string) map[string]cache.Config {
 
 // trimWrittenFields removes the lists of fields from the managedFields of the objects of apps. Torpor uses only the
 // manager and the time of each entry. There are tens of thousands of these objects, and the lists take a third of their
-// memory.
+// memory. trimWrittenFields also trims metadata-only objects.
 func trimWrittenFields(o any) (any, error) {
 	switch o := o.(type) {
 	case *metav1.PartialObjectMetadata:
@@ -354,7 +353,7 @@ func addFeatures(mgr manager.Manager, leads *leadership, c Config) error {
 		if err != nil {
 			return fmt.Errorf("set up %s: %w", f.name, err)
 		}
-		// A feature is ready as soon as it has determined whether its kinds are served, even if they are not.
+		// A feature is ready as soon as its condition is known, even if the condition is False.
 		if err := mgr.AddReadyzCheck(f.name, group.Checker(conditional.RequireResolved)); err != nil {
 			return fmt.Errorf("add readiness check of %s: %w", f.name, err)
 		}

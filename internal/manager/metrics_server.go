@@ -130,7 +130,7 @@ func (g *metricsGuard) recall(key reviewKey) (status int, ok bool, err error) {
 	return a.status, ok, nil
 }
 
-// reviewWith reviews the token, and whether its user may get the path.
+// reviewWith returns a function that reviews a token, and whether its user may get a path.
 func reviewWith(c kubernetes.Interface) func(ctx context.Context, token, path string) (int, error) {
 	return func(ctx context.Context, token, path string) (int, error) {
 		who, err := c.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})

@@ -35,13 +35,14 @@ type Options struct {
 	InsecureMetrics bool
 	// PprofAddress is host:port of the profiles, which are served without authorization; "0" and empty disable them.
 	PprofAddress string
-	// LeaderElection makes only one of several managers active; Namespace is the namespace of the Lease for this.
+	// LeaderElection lets one of several managers lead each part of the controllers, by a Lease. Namespace is the
+	// namespace of the installation and of these Leases.
 	LeaderElection bool
 	Namespace      string
 	// PodName is the name of the manager's own Pod, from which the name of its Deployment is derived. It is empty if
 	// unknown.
 	PodName string
-	// AWSEndpoint replaces the endpoint of EC2. If it is empty, the endpoint of AWS is used.
+	// AWSEndpoint replaces the endpoints of EC2, Auto Scaling and EKS. If it is empty, AWS's own endpoints are used.
 	AWSEndpoint string
 	// Controllers lists the enabled groups of controllers, in the format of SelectControllers. An empty list means all.
 	Controllers []string
@@ -53,7 +54,8 @@ type Options struct {
 	Webhook WebhookOptions
 	// Page configures the web page of stoppable objects.
 	Page PageOptions
-	// AllowEndpoints lists the cloud endpoints that a Secret may name. An empty list allows all except link-local ones.
+	// AllowEndpoints lists the cloud endpoints that users may choose. An empty list allows all except link-local
+	// addresses and metadata services.
 	AllowEndpoints []string
 	// LibvirtSocket is the libvirt socket on the manager's machine that a Secret may select. An empty value allows
 	// none.
@@ -82,14 +84,14 @@ type Options struct {
 	ExporterImage string
 	// FailoverWaits are how long the primary of a MySQLCluster may fail to answer before a failover.
 	FailoverWaits clustering.FailoverWaits
-	// IsolateSpaces creates a NetworkPolicy for each space that allows traffic only from the same space.
+	// IsolateSpaces creates a NetworkPolicy in each space. The policy allows traffic only from the same space.
 	IsolateSpaces bool
 	// Kpack configures builds of source code by kpack.
 	Kpack KpackOptions
 	// ImageRegistries lists the registries that are queried about images, in the format of imagemetadata.ParsePolicy.
 	// An empty list means that no registry is queried.
 	ImageRegistries []string
-	// TrustNodeImages runs images of apps that a node has cached without asking the registry for authorization.
+	// TrustNodeImages runs an image of an app from the cache of a node, without authorization by the registry.
 	TrustNodeImages bool
 	// InstanceStopDelay is how long an instance with a port keeps serving after it has been removed from its
 	// Services, if other instances serve in its place.
@@ -107,7 +109,7 @@ type Options struct {
 
 // WebhookOptions configure the admission webhooks: for apps, and for the requesters of stops.
 type WebhookOptions struct {
-	// Address is host:port; "0" disables the webhooks.
+	// Address is host:port; "0" and empty disable the webhooks.
 	Address string
 	// CertFolder contains tls.crt and tls.key. If it is empty, the manager issues a certificate, and stores the CA
 	// for all replicas in a Secret.
@@ -130,7 +132,7 @@ type KpackOptions struct {
 type PageOptions struct {
 	// Address is host:port; "0" and empty disable the page.
 	Address string
-	// CertFolder contains tls.crt and tls.key.
+	// CertFolder contains tls.crt and tls.key. If it is empty, Address must be a loopback address.
 	CertFolder string
 	// PricesFolder contains the prices of the savings.
 	PricesFolder string

@@ -40,7 +40,8 @@ func listRights(controllers string, namespaces []string) ([]authorizationv1.Reso
 	return rights, nil
 }
 
-// expandRule splits a rule into single permissions. Rules of controllers name at least one group, resource and verb.
+// expandRule splits a rule into single permissions. Rules of controllers name at least one group, resource and verb,
+// and no objects.
 func expandRule(rule rbacv1.PolicyRule, namespace string) (rights []authorizationv1.ResourceAttributes) {
 	for _, group := range rule.APIGroups {
 		for _, resource := range rule.Resources {
