@@ -13,7 +13,7 @@ import (
 
 // ApplyStatus applies status fields to an object other than the one that the pass reconciles. It replaces the content
 // of applied with the object that the API server returns. Fields that the owner applied before and now omits are
-// removed; fields of other field managers are not changed.
+// removed; fields that only other field managers own are not changed.
 func ApplyStatus(ctx context.Context, c client.Client, applied *unstructured.Unstructured, owner string) error {
 	ctx, cancel := context.WithTimeout(ctx, APITimeout)
 	defer cancel()

@@ -55,7 +55,8 @@ func (p *Pass[T, S, P]) finalize(ctx context.Context, req ctrl.Request, before, 
 	return p.replace(ctx, req, before, released)
 }
 
-// replace patches the object itself, not its status. A conflict is not an error: the next pass reads the newer version.
+// replace patches the object itself, not its status. A first conflict is not an error: the next pass reads the newer
+// version.
 func (p *Pass[T, S, P]) replace(ctx context.Context, req ctrl.Request, before, after T) (ctrl.Result, error) {
 	err := PatchObserved(ctx, p.Client, before, after, p.Owner)
 	if errors.Is(err, ErrStale) {

@@ -45,7 +45,7 @@ type RefusedError struct {
 	Class string
 	// Message is for users. It contains the expected state, the observed state and the next step.
 	Message string
-	// Err is the error that Act returned.
+	// Err is the cause, for errors.Is and errors.As; it may be nil.
 	Err error
 }
 
@@ -77,8 +77,8 @@ type FollowUp struct {
 	// AfterSave runs after the status is saved, for example to increment counters.
 	AfterSave func()
 	// IsTransient is true for a report of an operation in progress. It is saved only if the operation is still in
-	// progress after statusDebounce, and then at most once per statusDebounce. Shorter operations are never written.
-	// A report with events is saved at once, unless EventsRecur.
+	// progress after statusDebounce, and then at most once per statusDebounce. The progress of shorter operations is
+	// never written. A report with events is saved at once, unless EventsRecur.
 	IsTransient bool
 	// EventsRecur is true if every event follows from a difference between the report and the stored status. A later
 	// pass then emits the events of a report whose write was delayed.
@@ -119,8 +119,8 @@ type Pass[T client.Object, S, P any] struct {
 	Guard *WriterGuard
 	// Finalizer, if set, keeps an object that is being deleted until Finalize is done.
 	Finalizer *Finalizer[T]
-	// Ends, if set, gives passes that end an overdue stop priority over all other passes of the process, and delays
-	// events until no stop is overdue.
+	// Ends, if set, gives passes that end an overdue stop priority over other passes of the process, and delays events
+	// until no stop is overdue.
 	Ends *priority.EndTracker[T]
 	// Forget, if set, is called after the object was deleted, to free the memory that is held for it.
 	Forget func(name types.NamespacedName)

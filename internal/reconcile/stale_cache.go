@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// StaleCacheRetry is the delay before the cache is read again for an object whose newer version has not arrived.
+	// StaleCacheRetry is the shortest delay before the cache is read again for an object whose newer version has not
+	// arrived.
 	StaleCacheRetry = 5 * time.Millisecond
 	// staleRetryShare is the divisor of the time waited so far that gives the next interval.
 	staleRetryShare = 4

@@ -15,10 +15,10 @@ import (
 	"github.com/torpor-dev/torpor/internal/coexist/otherwriter"
 )
 
-// TakeFieldsOver makes owner the field manager of all fields of obj that the other project, such as MOCO, manages. The
-// next apply by owner then removes the fields that it does not contain. TakeFieldsOver changes nothing if the object
-// does not exist or the other project manages none of its fields. It reads the object from the API server, because the
-// caches of NewLabelledCache have no managedFields.
+// TakeFieldsOver makes owner the field manager of all fields of obj that the other project, such as MOCO, manages,
+// except in subresources. The next apply by owner then removes the fields that it does not contain. TakeFieldsOver
+// changes nothing if the object does not exist or the other project manages none of its fields. It reads the object
+// from the API server, because the caches of NewLabelledCache have no managedFields.
 func (g *WriterGuard) TakeFieldsOver(ctx context.Context, c client.Client, obj client.Object, owner string) error {
 	ctx, cancel := context.WithTimeout(ctx, APITimeout)
 	defer cancel()

@@ -40,9 +40,9 @@ type UpstreamSigns struct {
 	isSaid  bool
 }
 
-// read returns the evidence that the upstream runs, and the name of its webhook configuration. If a read fails, the
-// last result is used. It reads only namespaces that administrators control, so that a Lease with the upstream's name
-// in a tenant's namespace does not stop Torpor for all users.
+// read returns the evidence that the other project's controller runs, and the name of its webhook configuration. If a
+// read fails, the last result is used. It reads only namespaces that administrators control, so that a Lease with the
+// upstream's name in a tenant's namespace does not stop Torpor for all users.
 func (s *UpstreamSigns) read(ctx context.Context, now time.Time) (running, webhook string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -45,9 +45,10 @@ type WriterGuard struct {
 	reported map[types.UID]time.Time
 }
 
-// yield reports whether the pass must end because the controller of another project writes the object. In this case it
-// sets the condition AnotherWriter. This is the only write. It has its own field manager and is repeated at most once
-// per reportInterval, so that the two controllers do not overwrite each other in a loop.
+// yield reports whether the pass must end, because the controller of another project writes the object or because the
+// condition AnotherWriter was just removed. It sets this condition while the other controller writes. The condition has
+// its own field manager and is written at most once per reportInterval, so that the two controllers do not overwrite
+// each other in a loop.
 func (p *Pass[T, S, P]) yield(ctx context.Context, obj T) (bool, ctrl.Result, error) {
 	if p.Guard == nil {
 		return false, ctrl.Result{}, nil
@@ -95,7 +96,8 @@ func (g *WriterGuard) FindOther(ctx context.Context, obj client.Object, now time
 	return otherwriter.FindWriter(o)
 }
 
-// HasUpstreamWritten reports whether the other project has ever written an object, even before it was taken over.
+// HasUpstreamWritten reports whether the managed fields of an object name a manager of the other project, even if
+// Torpor has taken the object over.
 func (g *WriterGuard) HasUpstreamWritten(obj client.Object) bool {
 	return g != nil && g.Signs.Upstream.HasWritten(obj.GetManagedFields())
 }
