@@ -118,8 +118,8 @@ func (o *OverdueEnds) delay(f func()) {
 }
 
 // awaitRelease sets a timer that calls the delayed functions when the delay expires, in case no change to the set does
-// so earlier. If another stop becomes overdue before that, the delay is extended and the timer is set again. The caller
-// holds the lock.
+// so earlier. If the set changes before that, the delay is extended, but not beyond endsLimit, and the timer is set
+// again. The caller holds the lock.
 func (o *OverdueEnds) awaitRelease() {
 	if len(o.delayed) == 0 || o.isAwaited || !o.isHolding() {
 		return

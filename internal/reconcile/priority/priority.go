@@ -17,8 +17,8 @@ const (
 	Urgent = 10
 )
 
-// Of returns the priority of the next pass. The result of a pass must always contain a priority, because otherwise
-// every later pass keeps the priority of this pass.
+// Of returns the priority of the next pass. Without a priority in its result, a pass gives its own priority to the next
+// pass.
 func Of(isUrgent bool) int {
 	if isUrgent {
 		return Urgent
