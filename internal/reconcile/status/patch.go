@@ -31,8 +31,8 @@ type statusPatch struct {
 	merge, written map[string]any
 	// hadConditions is true if the status had conditions before.
 	hadConditions bool
-	// replacesMaps is true if the patch adds or removes a whole map, of which another controller may be writing its
-	// own part.
+	// replacesMaps is true if the patch adds or removes a whole map, in which another controller may be writing its own
+	// part.
 	replacesMaps bool
 }
 
@@ -89,8 +89,8 @@ func (p *statusPatch) diffFields(path string, before, after map[string]any) {
 	}
 }
 
-// diffConditions adds operations for the conditions that differ. Each operation is preceded by a test that its
-// condition is still at its index.
+// diffConditions adds operations for the conditions that differ. Each replacement and removal is preceded by a test
+// that the condition is still at its index.
 func (p *statusPatch) diffConditions(path string, before, after []any) {
 	var removals []patchOperation
 	next := 0

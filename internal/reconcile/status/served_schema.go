@@ -97,7 +97,7 @@ func (s *servedSchema) isLost(field string) bool {
 	return false
 }
 
-// keepsAll reports whether none of the paths is known to be lost.
+// keepsAll reports whether no top-level field of the paths is known to lose a value.
 func (s *servedSchema) keepsAll(paths []string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

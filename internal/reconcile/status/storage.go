@@ -30,7 +30,7 @@ import (
 )
 
 // Storage defines how the status of a kind is stored, and records which fields the served schema drops. The zero value
-// is for a status with a single writer, of which no field is kept in an annotation.
+// is for a status with a single writer and without fields in an annotation.
 type Storage[T client.Object] struct {
 	// IsShared is true if several controllers write this status, each its own fields and conditions, so that a write
 	// of another controller is not a conflict.
@@ -95,9 +95,9 @@ func (s *Storage[T]) Backoff(req ctrl.Request, rule string, after time.Duration,
 // Forget frees the memory that is held for an object that is gone.
 func (s *Storage[T]) Forget(req ctrl.Request) { s.schema.forget(req) }
 
-// Write writes the differences from the stored object, detects fields that the response lacks, and remembers these
-// in the annotation. It sets the resource version of after to that of the last write. If remembersLater is true, the
-// annotation is left to a later pass, as long as the status keeps the remembered fields.
+// Write writes the differences from the stored object, detects fields that the response lacks, and updates the
+// annotation with the remembered fields. It sets the resource version of after to that of the last write. If
+// remembersLater is true, the annotation is left to a later pass, as long as the status keeps the remembered fields.
 func (s *Storage[T]) Write(ctx context.Context, w Writer[T], stored, after T, remembersLater bool) (Written, error) {
 	var done Written
 	for {
@@ -123,8 +123,8 @@ func (s *Storage[T]) Write(ctx context.Context, w Writer[T], stored, after T, re
 	return done, err
 }
 
-// patch writes the status unless nothing differs. It returns a conflict if the object was changed since it was read,
-// or, for a shared status, if a condition that it changes is no longer at its index.
+// patch writes the status if it differs. It returns a conflict if the object was changed since it was read. For most
+// patches of a shared status, only a condition that has moved to another index is a conflict.
 func (s *Storage[T]) patch(ctx context.Context, w Writer[T], stored, after T) (Written, error) {
 	if statusannotation.HasSameStatus(stored, after) {
 		return Written{}, nil // Most passes wait for something and change nothing.
@@ -246,9 +246,8 @@ func (s *Storage[T]) sizeToRemember(obj T, lost []string) int {
 	return len(data)
 }
 
-// remember writes the remembered fields that the schema does not keep into the controller's annotation, and returns
-// the fields in the annotation. If mayBeLater is true, it leaves the write to a later pass as long as the status
-// keeps the fields.
+// remember writes the fields that must be remembered into the controller's annotation, and returns the fields in the
+// annotation. If mayBeLater is true, it leaves the write to a later pass as long as the status keeps the fields.
 func (s *Storage[T]) remember(ctx context.Context, w Writer[T], obj T, mayBeLater bool) (changed bool, kept []string, err error) {
 	if s.Remember == nil {
 		return false, nil, nil
