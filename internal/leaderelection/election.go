@@ -2,7 +2,7 @@
 
 // Package leaderelection lets the managers of an installation lead the parts of its controllers separately. Each part
 // has a separate Lease in the namespace of the installation. Managers for different namespaces have different Leases of
-// a part. Managers with a common namespace never lead the same part.
+// a part. Managers with a common namespace never lead the same part at the same time.
 package leaderelection
 
 import (
@@ -58,7 +58,7 @@ type Options struct {
 	Namespace string
 	// Identity is unique to this process, and begins with the name of its Pod.
 	Identity string
-	// Scope describes what the manager handles. It contains the controllers of all parts.
+	// Scope describes what the manager handles, without its controllers.
 	Scope lease.Scope
 	Clock clock.Clock
 	Log   logr.Logger

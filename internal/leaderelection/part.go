@@ -21,12 +21,12 @@ import (
 // Reasons of the condition, in addition to conditional.ElsewhereReason.
 const (
 	leadsReason = "Leads"
-	// waitingReason means that no replica with these namespaces may lead the part.
+	// waitingReason means that no replica with the same scope is known to lead the part.
 	waitingReason = "Waiting"
 )
 
-// Part is a set of controllers that one replica leads. It is a conditional.Condition that is True after this replica may
-// act. It does not become False again: a replica that loses the Lease exits.
+// Part is a set of controllers that one replica leads. It is a conditional.Condition that becomes True when this
+// replica may act. It does not become False again: a replica that loses the Lease exits.
 type Part struct {
 	extra.Reported
 
@@ -61,8 +61,8 @@ func (p *Part) lead(ctx context.Context) error {
 	return nil
 }
 
-// awaitOthers waits until no manager with a common namespace holds a Lease of the part. It returns false if ctx ended
-// before. This avoids acquisitions that end with a release; it decides nothing.
+// awaitOthers waits until no manager with a common namespace holds another Lease of the part. It returns false if ctx
+// ended before. This avoids acquisitions that end with a release; it decides nothing.
 func (p *Part) awaitOthers(ctx context.Context) bool {
 	own := lease.Contender{Name: p.leaseName(), Namespaces: p.scope.Namespaces, AcquiredAt: p.election.Clock.Now()}
 	for ctx.Err() == nil {
@@ -214,9 +214,9 @@ func errorOf(text string) error {
 	return errors.New(text)
 }
 
-// CheckScopes is a readiness check. It fails while a part waits for a manager of another Deployment, unless that
-// manager handles the same controllers and namespaces. Replicas of one Deployment are ready, so that its rollout
-// continues.
+// CheckScopes is a readiness check. It fails while the Leases cannot be read, and while a part waits for a manager of
+// another Deployment, unless that manager handles the same controllers and namespaces. Replicas of one Deployment are
+// ready, so that its rollout continues.
 func (e *Election) CheckScopes(*http.Request) error {
 	var errs []error
 	for _, p := range e.parts {

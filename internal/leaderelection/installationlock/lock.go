@@ -90,7 +90,8 @@ func (c *Lock) Start(ctx context.Context) error {
 	}
 }
 
-// CheckLock is a readiness check. It fails if another installation is active. A replica that leads no part is ready.
+// CheckLock is a readiness check. It fails if another installation is active, or if this replica could not acquire the
+// Lease or renew it in time. A replica that leads no part is ready.
 func (c *Lock) CheckLock(*http.Request) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,8 +101,8 @@ func (c *Lock) CheckLock(*http.Request) error {
 // IsHeld reports whether this installation is active, and this replica leads a part of it.
 func (c *Lock) IsHeld() bool { return c.Status().State == conditional.True }
 
-// note records the result of an attempt to renew the Lease. After a failed request, the status does not change until
-// the Lease has expired.
+// note records the result of an attempt to renew the Lease. A failed request does not change the status True until the
+// Lease has expired.
 func (c *Lock) note(ctx context.Context, err error) {
 	now := c.Clock.Now()
 	c.mu.Lock()

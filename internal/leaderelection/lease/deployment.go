@@ -10,8 +10,8 @@ const (
 	// podSuffixLength is the length of the suffix that a ReplicaSet appends to its own name for the name of a Pod.
 	// Names longer than maxPodName are truncated.
 	podSuffixLength, maxPodName = 5, 63
-	// minHashLength and maxHashLength limit the hash of the Pod template in the name of a ReplicaSet, which encodes
-	// a 32-bit number. Shorter hashes are so rare that they are not recognized as such.
+	// minHashLength and maxHashLength limit the length of the Pod template's hash in the name of a ReplicaSet. The hash
+	// encodes a 32-bit number. Shorter hashes are so rare that they are not recognized as such.
 	minHashLength, maxHashLength = 6, 10
 )
 

@@ -111,8 +111,8 @@ func (l Leader) DescribeSplit(waiting Scope) string {
 		"run all controllers of the part in one Deployment", l.Part, l.Scope.Deployment, l.Scope, waiting.Deployment, waiting)
 }
 
-// DescribeOverlap describes the common namespaces of the manager that leads a part and of a manager that waits for it;
-// empty for two Pods of one Deployment.
+// DescribeOverlap describes the conflict between the manager that leads a part and a manager with a common namespace
+// that waits for it; empty for two Pods of one Deployment.
 func (l Leader) DescribeOverlap(waiting Scope) string {
 	if l.isSameDeployment(waiting) {
 		return ""

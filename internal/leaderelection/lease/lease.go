@@ -29,7 +29,7 @@ type Acting struct {
 	Installation string
 	// Leaders are the managers that lead the parts; empty if they are unknown.
 	Leaders []Leader
-	// Scope describes what a manager of an earlier release handles, which leads all parts; nil otherwise.
+	// Scope is the scope of a manager of an earlier release, which leads all parts; nil if there is none.
 	Scope *Scope
 	// EndedAt is the time at which the Lease expired without a renewal; zero if the Lease is held, or if the expiry is
 	// uncertain.

@@ -60,7 +60,7 @@ func DecideOverlap(own Contender, held []Contender) (Verdict, *Contender) {
 	}
 }
 
-// compare orders contenders: those that act first, then the earlier acquisitions.
+// compare orders contenders: those that act precede the others, and earlier acquisitions precede later ones.
 func (c Contender) compare(other Contender) int {
 	if c.Acts != other.Acts {
 		if c.Acts {
@@ -71,7 +71,7 @@ func (c Contender) compare(other Contender) int {
 	return cmp.Or(c.AcquiredAt.Compare(other.AcquiredAt), strings.Compare(c.Name, other.Name))
 }
 
-// overlaps reports whether the holders of both Leases handle a common namespace.
+// overlaps reports whether the Leases differ and their holders handle a common namespace.
 func (c Contender) overlaps(other Contender) bool {
 	return c.Name != other.Name && (len(c.Namespaces) == 0 || len(other.Namespaces) == 0 ||
 		slices.ContainsFunc(c.Namespaces, func(namespace string) bool { return slices.Contains(other.Namespaces, namespace) }))

@@ -15,7 +15,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/leaderelection/lease"
 )
 
-// timeout limits each read of the Leases, which are optional for every caller.
+// timeout limits the reads of the Leases, which are optional for every caller.
 const timeout = 5 * time.Second
 
 // ReadActing returns what is known about the active installation. The zero value means that nothing is known.
