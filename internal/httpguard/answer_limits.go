@@ -30,8 +30,8 @@ func BoundTransport(t *http.Transport) {
 }
 
 // NewClient returns a client that does not follow redirects, because a redirect would send credentials to a host that
-// the server chooses. Each response is limited to perAnswer bytes. If total is not zero, all responses together are
-// limited to total bytes. A response that ends after the context of its request is an error.
+// the server chooses. Each successful response is limited to perAnswer bytes. If total is not zero, all successful
+// responses together are limited to total bytes. A response that ends after the context of its request is an error.
 func NewClient(base http.RoundTripper, perAnswer, total int64) *http.Client {
 	return &http.Client{
 		Transport:     LimitTransport(base, perAnswer, total),

@@ -15,7 +15,7 @@ import (
 // ErrAddressDenied means that users of the hub must not reach an address through the manager.
 var ErrAddressDenied = errors.New("the address is link-local or of a metadata service, which is refused unless --allow-endpoints lists the address")
 
-// Endpoints are the servers that an administrator allows with --allow-endpoints.
+// Endpoints are the servers that an administrator allows, for example with --allow-endpoints.
 type Endpoints struct {
 	patterns []string
 	prefixes []netip.Prefix
@@ -67,8 +67,8 @@ func (e Endpoints) includesAddress(address netip.Addr) bool {
 	return false
 }
 
-// CheckHost returns an error if the host is a denied address. Names are checked later, when they are resolved, except
-// in a request through a proxy, which resolves them itself.
+// CheckHost returns an error if the host is a denied address that is not listed. Names are checked later, when they are
+// resolved, except in a request through a proxy, which resolves them itself.
 func (e Endpoints) CheckHost(host string) error {
 	address, err := netip.ParseAddr(host)
 	if err == nil && isDenied(address) && !e.includesAddress(address) {
@@ -87,7 +87,8 @@ func (e Endpoints) ControlDial(_, address string, _ syscall.RawConn) error {
 	return e.CheckHost(host)
 }
 
-// isDenied reports whether an address is link-local, or belongs to a cloud's metadata service.
+// isDenied reports whether an address is link-local, multicast or unspecified, or belongs to a cloud's metadata
+// service.
 func isDenied(address netip.Addr) bool {
 	address = address.WithZone("").Unmap()
 	if address.IsLinkLocalUnicast() || address.IsMulticast() || address.IsUnspecified() {
@@ -120,8 +121,8 @@ func IsPublic(address netip.Addr) bool {
 	if address.Is6() && !netip.MustParsePrefix("2000::/3").Contains(address) {
 		return false
 	}
-	// From the IANA registry of special-purpose addresses: this host, carriers' NAT, protocol assignments,
-	// benchmarks, reserved, and prefixes that embed IPv4 addresses (Teredo, 6to4).
+	// From the IANA registry of special-purpose addresses: this host, carriers' NAT, protocol assignments, benchmarks,
+	// reserved, documentation, and prefixes that embed IPv4 addresses (Teredo, 6to4).
 	for _, special := range []string{"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "198.18.0.0/15", "240.0.0.0/4", "2001::/23", "2001:db8::/32", "2002::/16"} {
 		if netip.MustParsePrefix(special).Contains(address) {
 			return false
