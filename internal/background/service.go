@@ -164,7 +164,7 @@ func (s *Service[K, V]) Start(ctx context.Context) error {
 	return nil
 }
 
-// takeDue returns functions that make the calls that begin now, and the time until the next call is due.
+// takeDue returns functions that make the calls that begin now, and the time until the next check of the queues.
 func (s *Service[K, V]) takeDue() (begun []func(context.Context), wait time.Duration) {
 	s.Lock()
 	defer s.Unlock()
