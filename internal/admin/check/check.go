@@ -37,9 +37,11 @@ const (
 	KubernetesCheck Check = "kubernetes"
 	// APIsCheck verifies that the API server serves the resources that an installation needs.
 	APIsCheck Check = "apis"
-	// RecordCheck verifies that policies or webhooks record the requesters of stops, and warns otherwise.
+	// RecordCheck warns if no policies or webhooks record the requesters of stops. Before an installation, it is enough
+	// that the API server serves such policies.
 	RecordCheck Check = "record"
-	// DefinitionsCheck reports which CustomResourceDefinitions are missing, and which are another project's.
+	// DefinitionsCheck counts the missing CustomResourceDefinitions and those of another version, and reports which are
+	// another project's.
 	DefinitionsCheck Check = "definitions"
 	// InstallationCheck fails if another installation is active on the hub.
 	InstallationCheck Check = "installation"
@@ -139,8 +141,8 @@ func NeededRights() []AccessRight {
 	return rights
 }
 
-// GrantingRights returns the permissions to create roles with permissions that the caller does not have, as the
-// roles of the manager may require.
+// GrantingRights returns the permissions to create roles with permissions that the caller does not have. The roles of
+// the manager may require them.
 func GrantingRights() []AccessRight {
 	roles := APIResource{"rbac.authorization.k8s.io", "v1", "clusterroles"}
 	return []AccessRight{{"escalate", roles}, {"bind", roles}}
@@ -167,7 +169,7 @@ type AdmissionAnswer struct {
 	Problem string
 }
 
-// ManagerDeployment is the Deployment of the manager.
+// ManagerDeployment describes the Deployments of the manager.
 type ManagerDeployment struct {
 	// Desired and Ready are the numbers of desired and of ready Pods.
 	Desired, Ready int32
@@ -201,7 +203,7 @@ type Observed struct {
 	// Leaders are the managers that lead the parts of the active installation. The list is empty if the leaders are
 	// unknown.
 	Leaders []PartLeader
-	// Deployment is the manager's Deployment in Namespace. It is nil if none exists.
+	// Deployment describes the manager's Deployments in Namespace. It is nil if none exists.
 	Deployment *ManagerDeployment
 	// Missing lists the permissions that the caller lacks, of those that NeededRights and GrantingRights return.
 	Missing []AccessRight
@@ -229,7 +231,7 @@ func Judge(seen Observed) []Finding {
 }
 
 // DescribeMissing returns what an installation still lacks to work. It returns "" if no check has failed, all Pods of
-// the manager are ready, and the manager is active.
+// the manager are ready, and the installation is active.
 func DescribeMissing(seen Observed, findings []Finding) string {
 	d := seen.Deployment
 	switch at := slices.IndexFunc(findings, func(f Finding) bool { return f.State == Failed }); {

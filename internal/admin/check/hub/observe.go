@@ -36,7 +36,7 @@ import (
 const (
 	// managerDeployment is the name of the manager's Deployment in the chart and in config.
 	managerDeployment = "torpor-manager"
-	// maxPods is the maximum number of the manager's Pods that are read.
+	// maxPods is the maximum number of Pods of a Deployment that are read.
 	maxPods = 20
 )
 
@@ -51,9 +51,9 @@ type Observer struct {
 	Clock     clock.PassiveClock
 }
 
-// Observe reads everything that the decision needs, and sends dry-run requests to the installed admission policies
-// and webhooks. It returns an error if the caller lacks a permission to read. A missing object is not an error, but
-// part of the observation.
+// Observe reads everything that the decision needs, and sends dry-run requests to the installed admission policies and
+// webhooks. It returns an error if the caller lacks a permission to read, except for Pods, Deployments and the Leases
+// of parts. A missing object is not an error, but part of the observation.
 func (o Observer) Observe(ctx context.Context) (admincheck.Observed, error) {
 	seen := admincheck.Observed{Namespace: o.Namespace}
 	// The default limits of client-go would delay some of these requests by seconds. They are sent once, one after
@@ -209,7 +209,7 @@ func namespaceOf(r admincheck.APIResource, namespace string) string {
 }
 
 // readDeployment returns the total numbers of Pods of the manager's Deployments, or nil if the namespace has no such
-// Deployment. If the caller may not list Pods, no problems are reported.
+// Deployment. If the caller may not list Pods, no problems of Pods are reported.
 func readDeployment(ctx context.Context, kube kubernetes.Interface, namespace string) (*admincheck.ManagerDeployment, error) {
 	all, err := listDeployments(ctx, kube, namespace)
 	if err != nil || len(all) == 0 {
@@ -235,8 +235,8 @@ func readDeployment(ctx context.Context, kube kubernetes.Interface, namespace st
 	return sum, nil
 }
 
-// listDeployments returns the Deployments of the manager. If the caller may not list them, it returns only the
-// Deployment with the name that config/manager uses.
+// listDeployments returns the Deployments of the manager. If it finds none by their label, or the caller may not list
+// them, it returns the Deployment with the name that config/manager uses.
 func listDeployments(ctx context.Context, kube kubernetes.Interface, namespace string) ([]appsv1.Deployment, error) {
 	all, err := kube.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=torpor"})
 	if err == nil && len(all.Items) > 0 {
@@ -282,7 +282,7 @@ func listProblems(ctx context.Context, kube kubernetes.Interface, d *appsv1.Depl
 	return problems, nil
 }
 
-// describeProblem returns why a Pod is not ready, or "" if it is ready.
+// describeProblem returns why a Pod is not ready, or "" if its status contains no reason.
 func describeProblem(pod *corev1.Pod) string {
 	for _, s := range pod.Status.ContainerStatuses {
 		switch {

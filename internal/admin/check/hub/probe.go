@@ -29,7 +29,7 @@ import (
 const (
 	// probeName is the prefix of the names of probes, which are never stored.
 	probeName = "torpor-check-"
-	// probeTimeout limits one request. It is shorter than the timeout of the API server for a webhook.
+	// probeTimeout limits one request. It is longer than the timeouts of Torpor's webhooks.
 	probeTimeout = 5 * time.Second
 	// maxProblem limits the length of the API server's message in a finding, in bytes.
 	maxProblem = 300
@@ -46,7 +46,7 @@ type probe struct {
 	admission, noted string
 }
 
-// listProbes returns the probes for the installed policies and webhooks.
+// listProbes returns the probes for the installed policies and webhooks, except those for Slumbers.
 func listProbes(seen admincheck.Observed) []probe {
 	stop := func(more ...string) map[string]string {
 		annotations := map[string]string{torporv1alpha1.ReasonAnnotation: "torpor check", torporv1alpha1.UntilAnnotation: "1h"}
@@ -99,7 +99,7 @@ func isInstalled(seen admincheck.Observed, admission string) bool {
 	return isRecord || slices.Contains(seen.RecordPolicies, admission) || admission == webhookName && len(seen.Webhooks) > 0
 }
 
-// observeAdmission sends a dry-run request to each installed policy and webhook.
+// observeAdmission sends the probes for the installed policies and webhooks.
 func (o Observer) observeAdmission(ctx context.Context, kube kubernetes.Interface, seen *admincheck.Observed) error {
 	probes := listProbes(*seen)
 	if len(probes) == 0 {

@@ -41,7 +41,8 @@ func readReadiness(ctx context.Context, kube kubernetes.Interface, pod *corev1.P
 	return strings.Join(reasons, "; ")
 }
 
-// askPod returns the body of a Pod's response to a GET request to its probes port, regardless of the HTTP status.
+// askPod returns the body of a Pod's response to a GET request to its probes port, regardless of the HTTP status, or ""
+// after an error or the status 403.
 func askPod(ctx context.Context, kube kubernetes.Interface, pod *corev1.Pod, path string) string {
 	port := findPort(pod, probesPort)
 	api, isREST := kube.CoreV1().RESTClient().(*rest.RESTClient)
