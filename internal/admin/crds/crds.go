@@ -44,9 +44,10 @@ const (
 type Judgement struct {
 	Name  string
 	State State
-	// Managers are the field managers that wrote the served definition.
+	// Managers are the field managers that wrote the spec of the served definition.
 	Managers []string
-	// Lacks are the fields of Torpor's schema that the served definition lacks, as paths.
+	// Lacks are the versions of Torpor's definition, and the paths of the fields of its schema, that the served
+	// definition lacks.
 	Lacks []string
 }
 

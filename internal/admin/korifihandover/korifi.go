@@ -29,10 +29,10 @@ import (
 // ErrUpstreamRuns is returned before anything is changed, if Korifi's controllers or webhooks still exist.
 var ErrUpstreamRuns = errors.New("the controllers of Korifi are still installed")
 
-// FromKorifi grants Torpor's roles to the subjects of Korifi's roles, marks every object of the kinds that both
-// projects handle as Torpor's, and removes Korifi's finalizers from all of Korifi's kinds. It then deletes Korifi's
-// AppWorkloads and StatefulSets, because Torpor starts no app while they exist. It may be run again after an error.
-// It finds objects by upstream's kinds and labels:
+// FromKorifi grants Torpor's roles to the subjects of Korifi's roles, except admins, marks Korifi's objects of the
+// kinds that both projects handle as Torpor's, and removes Korifi's finalizers from all of Korifi's kinds. It then
+// deletes Korifi's AppWorkloads and StatefulSets, because Torpor starts no app while they exist. It may be run again
+// after an error. It finds objects by upstream's kinds and labels:
 // https://github.com/cloudfoundry/korifi/tree/main/controllers/api/v1alpha1
 func FromKorifi(ctx context.Context, e objecteditor.Editor) error {
 	if err := requireStopped(ctx, e); err != nil {
@@ -65,8 +65,8 @@ func unknownKinds() []string {
 	return []string{"CFServiceOffering", "CFServicePlan", "CFServiceBroker", "CFSecurityGroup", "BuildWorkload", "TaskWorkload", "AppWorkload"}
 }
 
-// requireStopped returns an error if Korifi's controllers have Pods or its webhooks exist. It does not check the
-// Lease, which remains for a while after its holder has ended.
+// requireStopped returns an error if Korifi's Deployment has Pods or replicas, or if its webhooks exist. It does not
+// check the Lease, which remains for a while after its holder has ended.
 func requireStopped(ctx context.Context, e objecteditor.Editor) error {
 	upstream := otherwriter.Korifi()
 	for _, namespace := range upstream.Namespaces {
@@ -95,8 +95,8 @@ func requireStopped(ctx context.Context, e objecteditor.Editor) error {
 	return nil
 }
 
-// takeObject removes Korifi's finalizers from an object and, if Torpor handles the kind, annotates the object so
-// that Torpor takes it over.
+// takeObject removes Korifi's finalizers from an object. If Korifi has written the object and Torpor handles the kind,
+// it annotates the object so that Torpor takes it over.
 func takeObject(ctx context.Context, e objecteditor.Editor, obj *metav1.PartialObjectMetadata, isHandled bool) error {
 	left := slices.DeleteFunc(slices.Clone(obj.Finalizers), isUpstreamFinalizer)
 	owner := otherwriter.FindWriter(otherwriter.Observed{
@@ -156,7 +156,7 @@ func rolesOf() map[string]string {
 	}
 }
 
-// bindRoles creates a RoleBinding to Torpor's role for each RoleBinding to a role of Korifi. It keeps the existing
+// bindRoles creates a RoleBinding to Torpor's role for each RoleBinding to a role in rolesOf. It keeps the existing
 // RoleBindings, because they have no effect once Korifi's ClusterRoles are uninstalled.
 func bindRoles(ctx context.Context, e objecteditor.Editor) error {
 	token, failed := "", []error(nil)

@@ -20,8 +20,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/admin/crds"
 )
 
-// ErrObjectsLeft is returned before anything is changed, if definitions are to be deleted and objects of their kinds
-// exist.
+// ErrObjectsLeft is returned before anything is changed, if definitions are to be deleted without DeletesObjects, and
+// objects of their kinds exist.
 var ErrObjectsLeft = errors.New("users have objects of Torpor's kinds")
 
 // ownDefinition is a CustomResourceDefinition that Torpor has installed.
@@ -30,7 +30,8 @@ type ownDefinition struct {
 	kind   metav1.TypeMeta
 }
 
-// listOwnDefinitions returns the served definitions that are Torpor's, by the same criteria as `torpor install`.
+// listOwnDefinitions returns the served definitions to delete: those that are Torpor's, by the same criteria as `torpor
+// install`.
 func (o Options) listOwnDefinitions(ctx context.Context) ([]ownDefinition, error) {
 	files, err := fs.Glob(crd.Files, "*.yaml")
 	if err != nil || !o.DeletesCRDs {

@@ -47,7 +47,7 @@ type Options struct {
 	// DeletesCRDs also deletes Torpor's CustomResourceDefinitions, but never those of another project. If objects of
 	// these kinds exist, nothing is done unless DeletesObjects is set, which deletes them as well.
 	DeletesCRDs, DeletesObjects bool
-	// Clock is used while waiting for Pods to end.
+	// Clock is used while waiting for deletions.
 	Clock clock.Clock
 }
 
@@ -57,8 +57,8 @@ func Run(ctx context.Context, o Options) error {
 	if err = errors.Join(err, o.requireNoObjects(ctx, definitions)); err != nil {
 		return err
 	}
-	// Remove the webhooks first, because without a manager they would block all writes. Remove the finalizers after
-	// the manager, because the manager would add them again.
+	// Remove the webhooks first, because without a manager they would block writes. Remove the finalizers after the
+	// manager, because the manager would add them again.
 	for _, step := range []func(context.Context) error{o.removeWebhooks, o.removePrograms, o.awaitPods} {
 		if err := step(ctx); err != nil {
 			return err
