@@ -346,10 +346,10 @@ func (t *kindState) noteChange(c objectChange, now time.Time) {
 	switch {
 	case !c.isDeleted:
 	case c.resource == apiServiceResource && !c.old.automanaged:
-		t.history = t.history.noteDeletion("", now)
+		t.history = t.history.noteAPIServiceDeletion(now)
 		t.judgements++ // The result of a probe in progress is outdated.
 	case c.resource == crdResource && t.history.identity != "" && t.history.lastSeen.plural == plural:
-		t.history = t.history.noteDeletion(c.old.uid, now)
+		t.history = t.history.noteCRDDeletion(c.old.uid, now)
 		t.judgements++
 	}
 }

@@ -644,6 +644,10 @@ func TestAPIServicesTriggerDetectionOfKindsWithoutCRD(t *testing.T) {
 				s.sendEvent(service, "", c.label...)
 				<-time.After(time.Second)
 				wantPresences(t, j, c.want...)
+				// The server of an aggregated API still stores the objects.
+				if v := j.last(); v.Deleted {
+					t.Errorf("expected no deletion of objects, found %+v", v)
+				}
 			})
 		})
 	}

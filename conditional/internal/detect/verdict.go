@@ -93,18 +93,28 @@ type kindHistory struct {
 	identity          string      // identity is taken from the last Served verdict; empty if the kind is absent or was never served
 	lastSeen          *lookResult // lastSeen is nil while the identity is empty
 	deletedAt         time.Time
-	wasDeleted        bool // wasDeleted is true if the kind has been absent since a deletion
+	isCRDDeleted      bool // isCRDDeleted is true if the deletion at deletedAt was that of the CRD
+	wasDeleted        bool // wasDeleted is true if the kind has been absent since the deletion of its CRD
 	misses            int
 	firstMiss         time.Time
 	initializingSince time.Time
 }
 
-// noteDeletion records that a watch has observed the deletion of the kind's CRD with this UID, or of its APIService.
-func (m kindHistory) noteDeletion(uid string, now time.Time) kindHistory {
+// noteCRDDeletion records that a watch has observed the deletion of the kind's CRD with this UID.
+func (m kindHistory) noteCRDDeletion(uid string, now time.Time) kindHistory {
 	if m.identity == "" || !m.deletedAt.IsZero() {
 		return m
 	}
 	if known := m.lastSeen.uid; known == "" || known == uid {
+		m.deletedAt, m.isCRDDeleted = now, true
+	}
+	return m
+}
+
+// noteAPIServiceDeletion records that a watch has observed the deletion of the kind's APIService. The objects remain in
+// the storage of the aggregated API.
+func (m kindHistory) noteAPIServiceDeletion(now time.Time) kindHistory {
+	if m.identity != "" && m.deletedAt.IsZero() && m.lastSeen.uid == "" {
 		m.deletedAt = now
 	}
 	return m
@@ -136,7 +146,7 @@ func (m kindHistory) judgeInitializing(s lookResult, now time.Time) (kindHistory
 	if now.Sub(m.initializingSince) >= initializingTimeout {
 		return kindHistory{}.judgePresent(s, now)
 	}
-	m = kindHistory{initializingSince: m.initializingSince, wasDeleted: m.wasDeleted || !m.deletedAt.IsZero()}
+	m = kindHistory{initializingSince: m.initializingSince, wasDeleted: m.wasDeleted || m.isCRDDeleted}
 	return m, Verdict{Presence: Absent, Reason: "StorageInitializing", Message: "the API server is still starting the storage of the kind", Deleted: m.wasDeleted}, true
 }
 
@@ -147,7 +157,7 @@ func (m kindHistory) judgeMissing(s lookResult, now time.Time) (kindHistory, Ver
 	span := now.Sub(m.firstMiss)
 	confirmed := m.misses >= missesNeeded && span >= missesSpan && (!s.mayBeDeleted || span >= watchGrace)
 	if m.identity == "" || !m.deletedAt.IsZero() || confirmed {
-		m = kindHistory{wasDeleted: m.wasDeleted || !m.deletedAt.IsZero()}
+		m = kindHistory{wasDeleted: m.wasDeleted || m.isCRDDeleted}
 		return m, Verdict{Presence: Absent, Reason: "NotServed", Message: "the API server does not serve the kind", Deleted: m.wasDeleted}, false
 	}
 	return m, Verdict{Reason: "Unconfirmed", Message: "the API server stopped serving the kind a moment ago, " +

@@ -51,7 +51,7 @@ func TestJudge(t *testing.T) {
 			for i, l := range c.looks {
 				now := start.Add(time.Duration(l.at * float64(time.Second)))
 				if c.goneAt > 0 && i == 1 {
-					m = m.noteDeletion("1", start.Add(time.Duration(c.goneAt*float64(time.Second))))
+					m = m.noteCRDDeletion("1", start.Add(time.Duration(c.goneAt*float64(time.Second))))
 				}
 				var v Verdict
 				var more bool
