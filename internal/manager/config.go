@@ -11,6 +11,7 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/torpor-dev/torpor/internal/cf/imagemetadata"
 	"github.com/torpor-dev/torpor/internal/cf/kpack"
@@ -21,6 +22,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/docker"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/targetcluster"
 	"github.com/torpor-dev/torpor/internal/httpguard"
+	"github.com/torpor-dev/torpor/internal/leaderelection/lease"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 )
 
@@ -31,6 +33,8 @@ type Config struct {
 	enabled, takeOver []string
 	// namespaces are the only namespaces whose objects are handled. An empty list means all.
 	namespaces []string
+	// deployment is the Deployment of this manager; without a name if it is unknown.
+	deployment client.ObjectKey
 	// requiresPossible rejects hibernations of clusters whose condition HibernationPossible is False.
 	requiresPossible bool
 	// hiveReasons makes conditions of ClusterDeployments use the reasons of Hive.
@@ -82,7 +86,8 @@ type appConfig struct {
 // Parse returns the configuration of the features, or the joined errors of all flags.
 func (o Options) Parse() (Config, error) {
 	c := Config{
-		takeOver: o.TakeOver, namespaces: o.WatchNamespaces, requiresPossible: o.RequireHibernationPossible, hiveReasons: o.HiveReasons,
+		deployment: client.ObjectKey{Namespace: cmp.Or(o.Namespace, defaultNamespace), Name: lease.FindDeployment(o.PodName)},
+		takeOver:   o.TakeOver, namespaces: o.WatchNamespaces, requiresPossible: o.RequireHibernationPossible, hiveReasons: o.HiveReasons,
 		mysql: mysqlConfig{waits: o.FailoverWaits, rolloutsAtOnce: o.RolloutsAtOnce, image: o.Image, exporterImage: o.ExporterImage},
 	}
 	var errs [5]error

@@ -188,7 +188,7 @@ func listFeatures(c Config, s sharedParts) []feature {
 		{
 			"slumber", slumberKinds(c.namespaces), collectors(slumberController.Metrics), setUpSlumbers(slumberController, c.namespaces),
 		},
-		{"workloads", workloadKinds(), collectors(switchMetrics), switchWorkloads(s, now, members, switchMetrics)},
+		{"workloads", workloadKinds(), collectors(switchMetrics), switchWorkloads(fieldswitchcontroller.Controller{Clock: now, Observer: members, Metrics: switchMetrics, Ends: s.ends, Own: c.deployment})},
 		{"adapters", needs(torporv1alpha1.StopAdapterKind()), collectors(adapterMetrics), stopadaptercontroller.Controller{Clock: now, Manager: s.outer, Observer: members, Metrics: adapterMetrics, Ends: s.ends, WatchNamespaces: c.namespaces}.SetupWithManager},
 		{"clustering", needs(mocov1beta2.MySQLClusterKind()), collectors(clusteringController.Metrics), clusteringController.SetupWithManager},
 		{"provisioning", needs(mocov1beta2.MySQLClusterKind()), collectors(provisioningController.Metrics), provisioningController.SetupWithManager},
@@ -247,10 +247,11 @@ func setUpSlumbers(c slumbercontroller.Controller, namespaces []string) conditio
 }
 
 // switchWorkloads sets up a controller for each workload kind.
-func switchWorkloads(s sharedParts, now clock.PassiveClock, members *slumbercontroller.MemberKinds, metrics *fieldswitchcontroller.Metrics) conditional.SetupFunc {
+func switchWorkloads(c fieldswitchcontroller.Controller) conditional.SetupFunc {
 	var setups []conditional.SetupFunc
 	for _, kind := range kinds.ListWorkloads() {
-		setups = append(setups, fieldswitchcontroller.Controller{Clock: now, Kind: kind, Observer: members, Metrics: metrics, Ends: s.ends}.SetupWithManager)
+		c.Kind = kind
+		setups = append(setups, c.SetupWithManager)
 	}
 	return setupAll(setups...)
 }

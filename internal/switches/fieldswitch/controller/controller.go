@@ -9,6 +9,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,11 +18,13 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -78,6 +81,8 @@ type Controller struct {
 	// Ends tracks the overdue stops of all controllers, so that other work waits for their ends; if nil, no work
 	// waits.
 	Ends *priority.OverdueEnds
+	// Own is the Deployment of this manager, which is never stopped; empty if it is unknown.
+	Own client.ObjectKey
 
 	client client.Client
 }
@@ -203,6 +208,14 @@ func isSelectedAnew(before, after client.Object) bool {
 	return !maps.Equal(before.GetLabels(), after.GetLabels()) || !maps.Equal(before.GetAnnotations(), after.GetAnnotations())
 }
 
+// refuseOwn returns the reason why the manager's own Deployment must not be stopped, or "" for another object.
+func (c Controller) refuseOwn(obj client.Object) string {
+	if c.Own.Name == "" || client.ObjectKeyFromObject(obj) != c.Own || c.Kind.GVK().GroupKind() != (schema.GroupKind{Group: appsv1.GroupName, Kind: "Deployment"}) {
+		return ""
+	}
+	return "found the Deployment of this manager, which starts stopped objects again; exclude it from the schedule, or scale it by hand"
+}
+
 // observe reads the whole object, and its autoscalers if the kind is scaled.
 func (c Controller) observe(ctx context.Context, cached *metav1.PartialObjectMetadata) (fieldswitch.ObservedSwitch, error) {
 	if !fieldswitch.HasSwitch(cached) {
@@ -216,7 +229,7 @@ func (c Controller) observe(ctx context.Context, cached *metav1.PartialObjectMet
 		return fieldswitch.ObservedSwitch{}, fmt.Errorf("read the object: %w", err)
 	}
 	seen := fieldswitch.ObservedSwitch{
-		Now: c.Clock.Now(), Object: obj, Operations: c.Kind.Switch().Operations, Refusal: fieldswitch.RefuseOwned(obj),
+		Now: c.Clock.Now(), Object: obj, Operations: c.Kind.Switch().Operations, Refusal: cmp.Or(fieldswitch.RefuseOwned(obj), c.refuseOwn(obj)),
 	}
 	seen.Manager, seen.WrittenAt = fieldswitch.FindLastWrite(obj, fieldswitch.ListPaths(c.Kind.Switch().Operations))
 	seen.Moment = c.Metrics.observeSavings(c.Kind, obj, seen.Now)

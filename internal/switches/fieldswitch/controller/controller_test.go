@@ -74,6 +74,9 @@ func (o *observed) count() int {
 	return len(o.kinds)
 }
 
+// ownDeployment is the name of the manager's Deployment.
+const ownDeployment = "torpor-manager"
+
 // story is a namespace with workloads, and controllers with only the permissions of their feature.
 type story struct {
 	*testenv.Environment
@@ -103,7 +106,9 @@ func (s *story) start(t *testing.T) {
 	limited.Config = s.ImpersonateUser(s.grantRights(t))
 	s.stop = testenv.StartManager(t, &limited, func(mgr manager.Manager) error {
 		for _, kind := range kinds.ListWorkloads() {
-			if err := (Controller{Clock: s.clock, Kind: kind, Observer: s.observer, Metrics: s.metrics}).SetupWithManager(mgr); err != nil {
+			if err := (Controller{
+				Clock: s.clock, Kind: kind, Observer: s.observer, Metrics: s.metrics, Own: client.ObjectKey{Namespace: s.namespace, Name: ownDeployment},
+			}).SetupWithManager(mgr); err != nil {
 				return fmt.Errorf("set up: %w", err)
 			}
 		}
@@ -226,12 +231,15 @@ func TestASlumberAndOthersDecideAboutADeployment(t *testing.T) {
 	}
 	s.WaitForEvent(t, s.namespace, fieldswitch.EventStartedByOthers, "found other values, set by unknown (field manager alice)")
 
-	t.Log("Objects that KEDA scales from zero, and objects with an owning controller, are not stopped.")
+	t.Log("Objects that KEDA scales from zero, objects with an owning controller, and the manager itself are not stopped.")
 	scaled := s.create(t, deployment("scaled"))
 	s.create(t, `{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: keda-hpa-scaled, ownerReferences: [{apiVersion: keda.sh/v1alpha1, kind: ScaledObject, name: scaled, uid: u-1, controller: true}]},
   spec: {maxReplicas: 5, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: scaled}, metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}}]}}`)
 	owned := s.create(t, strings.Replace(deployment("owned"), "name: owned}, spec", "name: owned, ownerReferences: [{apiVersion: example.com/v1, kind: Database, name: db, uid: u-2, controller: true}]}, spec", 1))
-	for u, why := range map[*unstructured.Unstructured]string{scaled: "the ScaledObject scaled of KEDA", owned: "Database db owns it"} {
+	own := s.create(t, deployment(ownDeployment))
+	for u, why := range map[*unstructured.Unstructured]string{
+		scaled: "the ScaledObject scaled of KEDA", owned: "Database db owns it", own: "the Deployment of this manager",
+	} {
 		s.patch(t, u, sleep)
 		s.WaitFor(t, "the stop is refused", u, func() error {
 			found := fieldswitch.ReadSwitch(u)
