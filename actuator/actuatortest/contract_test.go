@@ -26,24 +26,24 @@ type toyFlaw string
 // flawsWithRows maps each flaw to the name of a contract test that must find it.
 func flawsWithRows() map[toyFlaw]string {
 	return map[toyFlaw]string{
-		"forgets pages":       "observe finds all machines on more than one page",
-		"is unordered":        "sorted by id",
-		"matches prefixes":    "machines of another infraID are invisible",
-		"accepts no infraID":  "an empty infraID is refused",
-		"gives up":            "a machine without capacity is named",
-		"stops everything":    "stop stops only the named machines",
-		"stops once":          "stop is idempotent",
-		"starts once":         "start is idempotent",
-		"stops in part":       "a machine that can never be stopped keeps the others running",
-		"ignores stop":        "no machine is running or starting after a stop",
-		"hides the unknown":   "an unknown machine is not found",
-		"ignores credentials": "wrong credentials are reported as invalid",
-		"ignores the context": "a cancelled context returns",
-		"leaks secrets":       "every class of error is reported",
-		"counts errors":       "every class of error is reported",
-		"mixes up classes":    "every class of error is reported",
-		"leaves it paid for":  "a stop also stops a machine that its guest has shut down",
-		"hides groups":        "machines in a group are reported",
+		"forgets pages":                  "observe finds all machines on more than one page",
+		"is unordered":                   "sorted by id",
+		"matches prefixes":               "machines of another infraID are invisible",
+		"accepts an empty infraID":       "an empty infraID is refused",
+		"gives up":                       "a machine without capacity is named",
+		"stops everything":               "stop stops only the named machines",
+		"stops once":                     "stop is idempotent",
+		"starts once":                    "start is idempotent",
+		"stops clusters partly":          "a machine that can never be stopped keeps the others running",
+		"ignores stop":                   "no machine is running or starting after a stop",
+		"hides unknown machines":         "an unknown machine is not found",
+		"ignores credentials":            "wrong credentials are reported as invalid",
+		"ignores the context":            "a cancelled context returns",
+		"leaks secrets":                  "every class of error is reported",
+		"counts errors":                  "every class of error is reported",
+		"mixes up classes":               "every class of error is reported",
+		"keeps a stopped machine billed": "a stop also stops a machine that its guest has shut down",
+		"hides groups":                   "machines in a group are reported",
 	}
 }
 
@@ -187,7 +187,7 @@ func (c *toyCloud) Observe(ctx context.Context, t actuator.Target) ([]actuator.M
 	if err := c.admit(ctx, t, Observe); err != nil {
 		return nil, err
 	}
-	if t.InfraID == "" && c.flaw != "accepts no infraID" {
+	if t.InfraID == "" && c.flaw != "accepts an empty infraID" {
 		return nil, errors.New("no infraID")
 	}
 	var found []actuator.Machine
@@ -240,7 +240,7 @@ func (c *toyCloud) power(ctx context.Context, t actuator.Target, op Operation, i
 	}
 	var refused []error
 	for _, id := range ids {
-		if err := c.fault(op, id); op == Stop && err != nil && err.Class == actuator.Other && c.flaw != "stops in part" {
+		if err := c.fault(op, id); op == Stop && err != nil && err.Class == actuator.Other && c.flaw != "stops clusters partly" {
 			return err
 		}
 	}
@@ -262,10 +262,10 @@ func (c *toyCloud) move(op Operation, id string, from, to actuator.MachineState)
 	m, ok := c.machines[id]
 	once := (c.flaw == "stops once" && op == Stop) || (c.flaw == "starts once" && op == Start)
 	switch {
-	case !ok && c.flaw == "hides the unknown":
+	case !ok && c.flaw == "hides unknown machines":
 	case !ok:
 		return &actuator.Error{Class: actuator.NotFound, Message: id}
-	case m.state == from, op == Stop && m.isHeld && c.flaw != "leaves it paid for":
+	case m.state == from, op == Stop && m.isHeld && c.flaw != "keeps a stopped machine billed":
 		m.state, m.after, m.isHeld = to, steps, false
 	case once, op == Stop && m.state == actuator.Starting, op == Start && m.state == actuator.Stopping:
 		return &actuator.Error{Class: actuator.WrongState, Message: id}

@@ -27,7 +27,7 @@ func TestGracefulReconciler(t *testing.T) {
 		"a reconcile without a stop keeps its context":                                         {0, 0, time.Minute, time.Minute, nil},
 		"a reconcile that returns soon after a stop keeps its context":                         {0, time.Second, 5 * time.Second, 5 * time.Second, nil},
 		"a reconcile that exceeds the grace period after a stop is cancelled":                  {0, time.Second, time.Minute, 11 * time.Second, stopped},
-		"a reconcile ends at the deadline of its context, without a grace period":              {2 * time.Second, 0, time.Minute, 2 * time.Second, context.DeadlineExceeded},
+		"a reconcile without a stop ends at the deadline of its context":                       {2 * time.Second, 0, time.Minute, 2 * time.Second, context.DeadlineExceeded},
 		"a reconcile ends at the deadline of its context during the grace period after a stop": {3 * time.Second, time.Second, time.Minute, 3 * time.Second, context.DeadlineExceeded},
 	}
 	for name, c := range cases {

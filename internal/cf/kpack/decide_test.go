@@ -63,7 +63,7 @@ func TestDecide(t *testing.T) {
 		"a build without a package waits":     {func(o *Observed) { o.Package = nil }, Plan{Rule: "wait for the source code"}},
 		"a build without uploaded code waits": {func(o *Observed) { o.Package.Spec.Source.Registry.Image = "" }, Plan{Rule: "wait for the source code"}},
 		"a docker package is not built":       {func(o *Observed) { o.Package.Spec.Type = korifiv1alpha1.DockerPackage }, Plan{Rule: "wait for the source code"}},
-		"chosen buildpacks fail the build": {
+		"a build with chosen buildpacks fails": {
 			func(o *Observed) { o.Build.Spec.Lifecycle.Data.Buildpacks = []string{"go", "java"} },
 			Plan{Rule: "buildpacks cannot be chosen", Failure: "expected no buildpacks, because the ClusterBuilder default of kpack chooses them; found go, java; leave buildpacks out of the manifest"},
 		},

@@ -159,7 +159,7 @@ func TestDecide(t *testing.T) {
 		"a new revision is not held back if revisions may overlap": {
 			observedApp(withDyingLRP(4), withPods(4, 0, 3), whenOverlapping), decisionSummary{"create the LRP", CreateLRP{n5, 5, 3}, starting, draining, left},
 		},
-		"a new revision starts after the drain timeout, which Draining reports": {
+		"a new revision starts after the drain timeout, and Draining reports the timeout": {
 			observedApp(withDyingLRP(4), withPods(4, 0, 3), func(o *Observed) { o.App.DrainTimeout = 5 * time.Second }),
 			decisionSummary{"create the LRP", CreateLRP{n5, 5, 3}, starting, korifiv1alpha1.DrainTimeoutReason, 0},
 		},
@@ -185,14 +185,14 @@ func TestDecide(t *testing.T) {
 			observedApp(withDyingLRP(4), withPods(4, 0, 3), func(o *Observed) { o.App.DrainTimeout, o.Now = 0, testNow().Add(time.Hour) }),
 			decisionSummary{"new revision held until drained", Nothing{}, held, draining, 0},
 		},
-		"a revision waits while another revision's LRP with its name is being deleted": {
+		"a revision waits while an LRP of another revision with the same name is being deleted": {
 			observedApp(func(o *Observed) {
 				o.LRPs = []ObservedLRP{{Name: n5, Revision: 4, Deleting: true}}
 				o.App.Overlap = true
 			}),
 			decisionSummary{"waiting for the LRP name", Nothing{}, korifiv1alpha1.NameTakenReason, draining, staleInterval},
 		},
-		"a revision waits while an LRP of another owner has its name": {
+		"a revision waits while an LRP of another owner has the name of its LRP": {
 			observedApp(func(o *Observed) { o.NameTaken = true }), decisionSummary{"waiting for the LRP name", Nothing{}, korifiv1alpha1.NameTakenReason, drained, staleInterval},
 		},
 		"a revision waits while its own LRP is being deleted": {
@@ -272,7 +272,7 @@ func TestDecide(t *testing.T) {
 		"a deployment completes before old Pods end if revisions may overlap": {
 			observedApp(duringDeployment, whenOverlapping, withDyingLRP(4), withPods(4, 0, 1), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, draining, left},
 		},
-		"a deployment is complete next to old Pods after the drain timeout": {
+		"a deployment is complete after the drain timeout even if old Pods remain": {
 			observedApp(duringDeployment, withDyingLRP(4), withPods(4, 0, 1), withLRP(5, 3), withPods(5, 3, 0), func(o *Observed) { o.App.DrainTimeout = 5 * time.Second }),
 			decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, draining, 0},
 		},

@@ -104,13 +104,13 @@ func TestStopOfANamespaceLeavesOutManagers(t *testing.T) {
 		namespace, name string
 		want            bool
 	}{
-		"Deployment that leads the first part":     {parts, "torpor-system", "torpor-clusters", true},
-		"Deployment that leads the second part":    {parts, "torpor-system", "torpor-apps", true},
-		"manager of an earlier release":            {lease.Acting{Installation: "torpor-system", Scope: &lease.Scope{Deployment: "torpor"}}, "torpor-system", "torpor", true},
-		"other Deployment of the installation":     {parts, "torpor-system", "shop", false},
-		"Deployment of this name elsewhere":        {parts, "shop", "torpor-apps", false},
-		"leader whose Deployment is unknown":       {lease.Acting{Installation: "torpor-system", Leaders: []lease.Leader{{Part: "apps"}}}, "torpor-system", "torpor", false},
-		"hub without a manager that holds a Lease": {lease.Acting{}, "torpor-system", "torpor", false},
+		"Deployment that leads the first part: left out":                    {parts, "torpor-system", "torpor-clusters", true},
+		"Deployment that leads the second part: left out":                   {parts, "torpor-system", "torpor-apps", true},
+		"manager of an earlier release: left out":                           {lease.Acting{Installation: "torpor-system", Scope: &lease.Scope{Deployment: "torpor"}}, "torpor-system", "torpor", true},
+		"other Deployment of the installation: stopped":                     {parts, "torpor-system", "shop", false},
+		"Deployment with a leader's name in another namespace: stopped":     {parts, "shop", "torpor-apps", false},
+		"Deployment of a hub whose leader's Deployment is unknown: stopped": {lease.Acting{Installation: "torpor-system", Leaders: []lease.Leader{{Part: "apps"}}}, "torpor-system", "torpor", false},
+		"Deployment of a hub without a manager that holds a Lease: stopped": {lease.Acting{}, "torpor-system", "torpor", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -149,7 +149,7 @@ func TestClientIsSharedByAccountRegionAndEndpoint(t *testing.T) {
 		target actuator.Target
 		shared bool
 	}{
-		"cluster of the same account shares the client":         {target: testTarget(), shared: true},
+		"the same cluster shares the client":                    {target: testTarget(), shared: true},
 		"another cluster of the same account shares the client": {target: otherCluster, shared: true},
 		"another region gets another client":                    {target: elsewhere},
 		"another access key ID gets another client":             {target: withCredential(testTarget(), accessKeyID, "AKIAOTHER")},

@@ -95,22 +95,22 @@ func TestEndpointsOfSecrets(t *testing.T) {
 		want     actuator.ErrorClass
 		shown    bool
 	}{
-		"AWS endpoint is allowed":                                              {"https://ec2.eu-west-1.amazonaws.com", nil, actuator.CredentialsInvalid, true},
-		"unlisted AWS endpoint is allowed":                                     {"https://ec2.eu-west-1.amazonaws.com", []string{"other.example.com"}, actuator.CredentialsInvalid, true},
-		"AWS FIPS endpoint is allowed":                                         {"https://EC2-fips.eu-west-1.amazonaws.com:443/", []string{"other.example.com"}, actuator.CredentialsInvalid, true},
-		"AWS IPv6 endpoint is allowed":                                         {"https://ec2.eu-west-1.api.aws", []string{"other.example.com"}, actuator.CredentialsInvalid, true},
-		"AWS endpoint without TLS is refused":                                  {"http://ec2.eu-west-1.amazonaws.com", []string{"10.0.0.0/8"}, actuator.Other, false},
-		"AWS endpoint at another port is refused":                              {"https://ec2.eu-west-1.amazonaws.com:8443", []string{"10.0.0.0/8"}, actuator.Other, false},
-		"host name of an EC2 instance is refused":                              {"http://ec2-203-0-113-5.compute-1.amazonaws.com", []string{"10.0.0.0/8"}, actuator.Other, false},
-		"host name of an API Gateway API is allowed and its message is hidden": {"https://abc.execute-api.eu-west-1.amazonaws.com", nil, actuator.CredentialsInvalid, false},
-		"listed host is allowed":                                               {"https://ec2.example.com", []string{"*.example.com"}, actuator.CredentialsInvalid, true},
-		"host without a list is allowed and its message is hidden":             {"https://ec2.example.com", nil, actuator.CredentialsInvalid, false},
-		"unlisted host is refused":                                             {"https://ec2.example.com", []string{"10.0.0.0/8"}, actuator.Other, false},
-		"listed address is allowed":                                            {"http://10.1.2.3", []string{"10.0.0.0/8"}, actuator.CredentialsInvalid, true},
-		"metadata service is refused":                                          {"http://169.254.169.254/latest", nil, actuator.Other, false},
-		"metadata service over IPv6 is refused":                                {"http://[fd00:ec2::254]/latest", nil, actuator.Other, false},
-		"listed metadata service is allowed":                                   {"http://169.254.169.254", []string{"169.254.169.254"}, actuator.CredentialsInvalid, true},
-		"endpoint of the manager itself is allowed":                            {"http://ec2.internal", []string{"other.example.com"}, actuator.CredentialsInvalid, true},
+		"AWS endpoint is allowed":                                               {"https://ec2.eu-west-1.amazonaws.com", nil, actuator.CredentialsInvalid, true},
+		"unlisted AWS endpoint is allowed":                                      {"https://ec2.eu-west-1.amazonaws.com", []string{"other.example.com"}, actuator.CredentialsInvalid, true},
+		"AWS FIPS endpoint is allowed":                                          {"https://EC2-fips.eu-west-1.amazonaws.com:443/", []string{"other.example.com"}, actuator.CredentialsInvalid, true},
+		"AWS IPv6 endpoint is allowed":                                          {"https://ec2.eu-west-1.api.aws", []string{"other.example.com"}, actuator.CredentialsInvalid, true},
+		"AWS endpoint without TLS is refused":                                   {"http://ec2.eu-west-1.amazonaws.com", []string{"10.0.0.0/8"}, actuator.Other, false},
+		"AWS endpoint at another port is refused":                               {"https://ec2.eu-west-1.amazonaws.com:8443", []string{"10.0.0.0/8"}, actuator.Other, false},
+		"host name of an EC2 instance is refused":                               {"http://ec2-203-0-113-5.compute-1.amazonaws.com", []string{"10.0.0.0/8"}, actuator.Other, false},
+		"host name of an API Gateway API is allowed and its message is hidden":  {"https://abc.execute-api.eu-west-1.amazonaws.com", nil, actuator.CredentialsInvalid, false},
+		"listed host is allowed":                                                {"https://ec2.example.com", []string{"*.example.com"}, actuator.CredentialsInvalid, true},
+		"host without a list of endpoints is allowed and its message is hidden": {"https://ec2.example.com", nil, actuator.CredentialsInvalid, false},
+		"unlisted host is refused":                                              {"https://ec2.example.com", []string{"10.0.0.0/8"}, actuator.Other, false},
+		"listed address is allowed":                                             {"http://10.1.2.3", []string{"10.0.0.0/8"}, actuator.CredentialsInvalid, true},
+		"metadata service is refused":                                           {"http://169.254.169.254/latest", nil, actuator.Other, false},
+		"metadata service over IPv6 is refused":                                 {"http://[fd00:ec2::254]/latest", nil, actuator.Other, false},
+		"listed metadata service is allowed":                                    {"http://169.254.169.254", []string{"169.254.169.254"}, actuator.CredentialsInvalid, true},
+		"unlisted endpoint of the manager's flag is allowed":                    {"http://ec2.internal", []string{"other.example.com"}, actuator.CredentialsInvalid, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			listed, err := httpguard.ParseEndpoints(row.listed)

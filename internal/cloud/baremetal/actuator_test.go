@@ -117,12 +117,12 @@ func TestOrdersForAMachine(t *testing.T) {
 		start      powerOrder
 		isTooEarly bool
 	}{
-		"running machine without an order is shut down":                                    {seen: actuator.Running, stop: shutDown},
-		"running machine with a shutdown a second ago is shut down again, but not started": {seen: actuator.Running, isPending: true, toldFor: time.Second, stop: shutDown, isTooEarly: true},
-		"running machine with a shutdown under five minutes ago is shut down again":        {seen: actuator.Running, toldFor: cutPowerAfter - 1, stop: shutDown},
-		"running machine with a shutdown five minutes ago loses its power":                 {seen: actuator.Running, toldFor: cutPowerAfter, stop: cutPower},
-		"machine that is off is turned on":                                                 {seen: actuator.Stopped, start: turnOn},
-		"machine that is shutting down is not started yet":                                 {seen: actuator.Stopping, isTooEarly: true},
+		"running machine without an order is shut down":                                        {seen: actuator.Running, stop: shutDown},
+		"running machine with a shutdown a second ago is shut down again, and not started yet": {seen: actuator.Running, isPending: true, toldFor: time.Second, stop: shutDown, isTooEarly: true},
+		"running machine with a shutdown under five minutes ago is shut down again":            {seen: actuator.Running, toldFor: cutPowerAfter - 1, stop: shutDown},
+		"running machine with a shutdown five minutes ago loses its power":                     {seen: actuator.Running, toldFor: cutPowerAfter, stop: cutPower},
+		"machine that is off is turned on":                                                     {seen: actuator.Stopped, start: turnOn},
+		"machine that is shutting down is not started yet":                                     {seen: actuator.Stopping, isTooEarly: true},
 	} {
 		order, err := chooseStop(row.seen, row.toldFor)
 		if order != row.stop || err != nil {

@@ -234,15 +234,15 @@ func TestListingsAreFiltered(t *testing.T) {
 
 func TestHostileAnswersAreCut(t *testing.T) {
 	for name, row := range map[string]struct{ answer, want string }{
-		"endless pages are refused":                          {`{"nextPageToken":"again"}`, "more pages or instances than allowed"},
-		"answer that is not JSON is refused":                 {`<html>`, "the response is not the JSON that the API returns"},
-		"list that is not a list is refused":                 {`{"items":"x"}`, "the response is not the JSON that the API returns"},
-		"instance without a name is refused":                 {`{"items":{"zones/a":{"instances":[{}]}}}`, "the response is not a valid Compute Engine response"},
-		"instance name with a path traversal is refused":     {`{"items":{"zones/a":{"instances":[{"name":"../x"}]}}}`, "the response is not a valid Compute Engine response"},
-		"instance in a region instead of a zone is refused":  {`{"items":{"regions/a":{"instances":[{"name":"x"}]}}}`, "the response is not a valid Compute Engine response"},
-		"zone that does not respond is refused":              {`{"items":{},"unreachables":["zones/b"]}`, `some zones of the project do not respond, such as "zones/b"`},
-		"zone with the warning UNREACHABLE is refused":       {`{"items":{"zones/b":{"warning":{"code":"UNREACHABLE"}}}}`, `"zones/b" has the warning "UNREACHABLE"`},
-		"answer above the maximum size of a page is refused": {strings.Repeat(" ", 9<<20), "larger than allowed"},
+		"endless pages are refused":                                  {`{"nextPageToken":"again"}`, "more pages or instances than allowed"},
+		"answer that is not JSON is refused":                         {`<html>`, "the response is not the JSON that the API returns"},
+		"items that are not an object are refused":                   {`{"items":"x"}`, "the response is not the JSON that the API returns"},
+		"instance without a name is refused":                         {`{"items":{"zones/a":{"instances":[{}]}}}`, "the response is not a valid Compute Engine response"},
+		"instance name with a path traversal is refused":             {`{"items":{"zones/a":{"instances":[{"name":"../x"}]}}}`, "the response is not a valid Compute Engine response"},
+		"instance in a region instead of a zone is refused":          {`{"items":{"regions/a":{"instances":[{"name":"x"}]}}}`, "the response is not a valid Compute Engine response"},
+		"listing without a zone that does not respond is refused":    {`{"items":{},"unreachables":["zones/b"]}`, `some zones of the project do not respond, such as "zones/b"`},
+		"listing with the warning UNREACHABLE for a zone is refused": {`{"items":{"zones/b":{"warning":{"code":"UNREACHABLE"}}}}`, `"zones/b" has the warning "UNREACHABLE"`},
+		"answer above the maximum size of a page is refused":         {strings.Repeat(" ", 9<<20), "larger than allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cloud := startGCP(t)

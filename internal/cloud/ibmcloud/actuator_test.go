@@ -187,7 +187,7 @@ func TestHostileAnswersAreCut(t *testing.T) {
 		"endless pages are refused":                          {`{"next":{"href":"https://eu-de.iaas.cloud.ibm.com/v1/instances?start=again"}}`, "more pages or instances than allowed"},
 		"next page without a start is refused":               {`{"next":{"href":"https://evil.example.com/"}}`, "the response is not a valid IBM Cloud VPC response"},
 		"answer that is not JSON is refused":                 {`<html>`, "the response is not the JSON that the API returns"},
-		"list that is not a list is refused":                 {`{"instances":"x"}`, "the response is not the JSON that the API returns"},
+		"instances that are not a list are refused":          {`{"instances":"x"}`, "the response is not the JSON that the API returns"},
 		"instance without an id is refused":                  {`{"instances":[{}]}`, "the response is not a valid IBM Cloud VPC response"},
 		"instance id with a path traversal is refused":       {`{"instances":[{"id":"../keys"}]}`, "the response is not a valid IBM Cloud VPC response"},
 		"name above the maximum length is refused":           {`{"instances":[{"id":"a","name":"` + strings.Repeat("a", maxNameBytes+1) + `"}]}`, "the response is not a valid IBM Cloud VPC response"},

@@ -273,7 +273,7 @@ func TestHostileAnswersAreCut(t *testing.T) {
 		"answer that is not JSON is refused":         {`<html>`, "the response is not a valid OpenStack response"},
 		"server without an id is refused":            {`{"servers":[{}]}`, "the response is not a valid OpenStack response"},
 		"server id with a path traversal is refused": {`{"servers":[{"id":"../../os-keypairs"}]}`, "the response is not a valid OpenStack response"},
-		"list that is not a list is refused":         {`{"servers":"x"}`, "the response is not a valid OpenStack response"},
+		"servers that are not a list are refused":    {`{"servers":"x"}`, "the response is not a valid OpenStack response"},
 		"id above the maximum length is refused":     {`{"servers":[{"id":"` + strings.Repeat("a", maxNameBytes+1) + `"}]}`, "the response is not a valid OpenStack response"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -375,8 +375,8 @@ func TestCredentials(t *testing.T) {
 		says   string
 	}{
 		"password is accepted":                                            {secret: replace("", "")},
-		"interface as endpoint_type is accepted":                          {secret: cloud.credentials("    endpoint_type: publicURL\n")},
-		"cacert with the system's certificates is accepted":               {secret: cloud.credentials("    cacert: " + systemRoots + "\n")},
+		"endpoint_type instead of interface is accepted":                  {secret: cloud.credentials("    endpoint_type: publicURL\n")},
+		"cacert with the path of the system's certificates is accepted":   {secret: cloud.credentials("    cacert: " + systemRoots + "\n")},
 		"missing Secret is CredentialsMissing":                            {class: actuator.CredentialsMissing, says: "has no clouds.yaml"},
 		"clouds.yaml that is not YAML is CredentialsInvalid":              {secret: map[string][]byte{cloudsKey: []byte("hush: [")}, class: actuator.CredentialsInvalid, says: "expected YAML"},
 		"clouds.yaml without the requested cloud is CredentialsInvalid":   {secret: replace("fleet:", "other:"), class: actuator.CredentialsInvalid, says: `no cloud "fleet"`},

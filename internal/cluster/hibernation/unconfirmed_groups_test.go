@@ -44,11 +44,11 @@ func TestGroupsOfALostRecordAreConfirmedByUsers(t *testing.T) {
 		"suspended group after a repair is listed": {func(o *Observed) {
 			o.Record.Nodes, o.Record.Repair = completeNodes(), true
 		}, "workers-a"},
-		"group that is not read is listed with the annotation": {func(o *Observed) {
+		"group that was not read is listed, with advice to set the annotation": {func(o *Observed) {
 			o.Options.MachineGroups, o.Groups = "", nil
 		}, "workers-a; after the resume, resume their processes or end their pauses, and set the annotation torpor.dev/machine-groups"},
-		"group that is not read after a repair: not listed": {func(o *Observed) { o.Options.MachineGroups, o.Groups, o.Record.Repair = "", nil, true }, ""},
-		"group that Torpor cannot change is not listed":     {func(o *Observed) { o.Options.MachineGroups, o.Groups, o.CanChangeGroups = "", nil, false }, ""},
+		"group that was not read after a repair: not listed": {func(o *Observed) { o.Options.MachineGroups, o.Groups, o.Record.Repair = "", nil, true }, ""},
+		"group that Torpor cannot change is not listed":      {func(o *Observed) { o.Options.MachineGroups, o.Groups, o.CanChangeGroups = "", nil, false }, ""},
 		"Cluster that another user has paused is listed": {func(o *Observed) {
 			o.Groups = []actuator.Group{NewClusterAPIGroup("c", PausedByOther)}
 			o.Machines = o.Machines[1:]

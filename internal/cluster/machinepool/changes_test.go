@@ -55,20 +55,20 @@ func TestMachineSetsOfAPool(t *testing.T) {
 		set  MachineSet
 		want bool
 	}{
-		"name from the installer belongs to the pool":                                 {MachineSet{Name: "infra-worker-us-east-1a", Zone: "us-east-1a"}, true},
-		"name with an unknown zone belongs to the pool":                               {MachineSet{Name: "infra-worker-0"}, true},
-		"name without a zone belongs to the pool":                                     {MachineSet{Name: "infra-worker"}, true},
-		"Azure name with location and zone belongs to the pool":                       {MachineSet{Name: "infra-worker-centralus1", Zone: "1", Location: "centralus"}, true},
-		"GCP name with the end of the zone belongs to the pool":                       {MachineSet{Name: "infra-worker-b", Zone: "us-east1-b"}, true},
-		"any name with the pool's label belongs to the pool":                          {MachineSet{Name: "mine", Labels: labelled("worker")}, true},
-		"label of another pool does not belong to the pool":                           {MachineSet{Name: "infra-worker-us-east-1a", Labels: labelled("other")}, false},
-		"name with another cluster's infraID does not belong to the pool":             {MachineSet{Name: "infra2-worker-us-east-1a"}, false},
-		"name with another pool's name does not belong to the pool":                   {MachineSet{Name: "infra-infra-us-east-1a"}, false},
-		"name with a longer pool name does not belong to the pool":                    {MachineSet{Name: "infra-worker-large-a"}, false},
-		"name of another pool without a zone does not belong to the pool":             {MachineSet{Name: "infra-worker-large"}, false},
-		"manual copy with more than a zone in its suffix does not belong to the pool": {MachineSet{Name: "infra-worker-gpu-us-east-1a", Zone: "us-east-1a"}, false},
-		"name that ends before the zone does not belong to the pool":                  {MachineSet{Name: "infra-worker-"}, false},
-		"MachineSet that is being deleted does not belong to the pool":                {MachineSet{Name: "infra-worker-a", IsDeleting: true}, false},
+		"name from the installer belongs to the pool":                                        {MachineSet{Name: "infra-worker-us-east-1a", Zone: "us-east-1a"}, true},
+		"name with an unknown zone belongs to the pool":                                      {MachineSet{Name: "infra-worker-0"}, true},
+		"name without a zone belongs to the pool":                                            {MachineSet{Name: "infra-worker"}, true},
+		"Azure name with location and zone belongs to the pool":                              {MachineSet{Name: "infra-worker-centralus1", Zone: "1", Location: "centralus"}, true},
+		"GCP name with the end of the zone belongs to the pool":                              {MachineSet{Name: "infra-worker-b", Zone: "us-east1-b"}, true},
+		"any name with the pool's label belongs to the pool":                                 {MachineSet{Name: "mine", Labels: labelled("worker")}, true},
+		"name from the installer with the label of another pool does not belong to the pool": {MachineSet{Name: "infra-worker-us-east-1a", Labels: labelled("other")}, false},
+		"name with another cluster's infraID does not belong to the pool":                    {MachineSet{Name: "infra2-worker-us-east-1a"}, false},
+		"name with another pool's name does not belong to the pool":                          {MachineSet{Name: "infra-infra-us-east-1a"}, false},
+		"name with a longer pool name does not belong to the pool":                           {MachineSet{Name: "infra-worker-large-a"}, false},
+		"name of another pool without a zone does not belong to the pool":                    {MachineSet{Name: "infra-worker-large"}, false},
+		"manual copy with more than a zone in its suffix does not belong to the pool":        {MachineSet{Name: "infra-worker-gpu-us-east-1a", Zone: "us-east-1a"}, false},
+		"name that ends before the zone does not belong to the pool":                         {MachineSet{Name: "infra-worker-"}, false},
+		"MachineSet that is being deleted does not belong to the pool":                       {MachineSet{Name: "infra-worker-a", IsDeleting: true}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := workerJob()

@@ -118,7 +118,7 @@ func TestDescribeSplitAndOverlap(t *testing.T) {
 		"an unknown Deployment of the waiting replica: no split and no overlap":        {scope("one", "sync"), scope("", "hibernation"), "", ""},
 		"two Deployments with the same scope: an overlap, but no split":                {scope("one", "sync", "a", "b"), scope("two", "sync", "b", "a"), "", "one leads with the controllers sync in the namespaces a,b"},
 		"two Deployments with different controllers: a split and an overlap":           {scope("one", "sync"), scope("two", "hibernation"), "one leads with the controllers sync in all namespaces, and that this replica of two waits with the controllers hibernation", "one leads"},
-		"two Deployments with different but common namespaces: a split and an overlap": {scope("one", "sync", "a"), scope("two", "sync"), "one leads", "one leads with the controllers sync in the namespaces a, and that this replica of two waits with the controllers sync in all namespaces"},
+		"one Deployment with some and one with all namespaces: a split and an overlap": {scope("one", "sync", "a"), scope("two", "sync"), "one leads", "one leads with the controllers sync in the namespaces a, and that this replica of two waits with the controllers sync in all namespaces"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1200,10 +1200,10 @@ func TestFailoversDependOnAcknowledgedCommits(t *testing.T) {
 		wantRule string
 		wantSaid string
 	}{
-		"one replica with every acknowledged commit: the failover begins":               {guaranteed(1), "fence for a failover", "waits for the replicas to be fenced"},
-		"a status without guaranteed acks: the failover begins":                         {neverWrittenDown, "fence for a failover", "waits for the replicas to be fenced"},
-		"a status with more guaranteed acks than commits wait for: the failover begins": {guaranteed(5), "fence for a failover", "waits for the replicas to be fenced"},
-		"no replica is known to have every commit: no failover":                         {guaranteed(0), "primary has failed", "the primary may be the only instance with the acknowledged commits; bring the primary back, or see docs/clustering.md if the primary is lost"},
+		"one replica with every acknowledged commit: the failover begins":           {guaranteed(1), "fence for a failover", "waits for the replicas to be fenced"},
+		"a status without guaranteed acks: the failover begins":                     {neverWrittenDown, "fence for a failover", "waits for the replicas to be fenced"},
+		"a status with more guaranteed acks than awaited acks: the failover begins": {guaranteed(5), "fence for a failover", "waits for the replicas to be fenced"},
+		"no replica is known to have every commit: no failover":                     {guaranteed(0), "primary has failed", "the primary may be the only instance with the acknowledged commits; bring the primary back, or see docs/clustering.md if the primary is lost"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(healthyCluster(row.acks, withInstance(0, podNotReady)))

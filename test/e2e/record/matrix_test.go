@@ -48,7 +48,7 @@ func roles() []role {
 	const account = "system:serviceaccount:default:gitops"
 	return []role{
 		{"a person", "alice", as("alice", "system:masters"), patchAs("kubectl-patch")},
-		{"a person with another's name as field manager", "bob", as("bob", "system:masters"), patchAs(forged)},
+		{"a person with another user's name as field manager", "bob", as("bob", "system:masters"), patchAs(forged)},
 		{"a person who may only change these kinds", "carol", as("carol"), patchAs("kubectl-edit")},
 		{"a service account", account, as(account, "system:masters"), patchAs("gitops")},
 		{"a person who applies", "dave", as("dave", "system:masters"), applyChange},

@@ -57,7 +57,7 @@ func TestDialRefuses(t *testing.T) {
 		"exec plugin for credentials is refused": {func(_ *cluster, u *user, _ *config) {
 			u.Exec = &clientcmdapi.ExecConfig{Command: "/bin/false", APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: clientcmdapi.NeverExecInteractiveMode}
 		}, errForeign},
-		"exec plugin of a user without a context is refused": {func(_ *cluster, _ *user, c *config) {
+		"exec plugin of a user that no context references is refused": {func(_ *cluster, _ *user, c *config) {
 			c.AuthInfos["other"] = &user{Exec: &clientcmdapi.ExecConfig{Command: "/bin/false", APIVersion: "client.authentication.k8s.io/v1"}}
 		}, errForeign},
 		"authentication plugin is refused": {func(_ *cluster, u *user, _ *config) {
@@ -70,7 +70,7 @@ func TestDialRefuses(t *testing.T) {
 		"plain http is refused":                             {func(c *cluster, _ *user, _ *config) { c.Server = "http://127.0.0.1:1" }, errInsecure},
 		"server without a scheme is refused":                {func(c *cluster, _ *user, _ *config) { c.Server = "127.0.0.1:1" }, errInsecure},
 		"server with an unverified certificate is refused":  {func(c *cluster, _ *user, _ *config) { c.InsecureSkipTLSVerify = true }, errInsecure},
-		"proxy is refused":                                  {func(c *cluster, _ *user, _ *config) { c.ProxyURL = "http://10.0.0.1:3128" }, errUnlistedProxy},
+		"unlisted proxy is refused":                         {func(c *cluster, _ *user, _ *config) { c.ProxyURL = "http://10.0.0.1:3128" }, errUnlistedProxy},
 		"impersonation of a user is refused":                {func(_ *cluster, u *user, _ *config) { u.Impersonate = "system:admin" }, errInsecure},
 		"impersonation of a group is refused": {func(_ *cluster, u *user, _ *config) {
 			u.Impersonate, u.ImpersonateGroups = "x", []string{"system:masters"}

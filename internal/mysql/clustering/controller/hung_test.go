@@ -80,7 +80,7 @@ func TestGrantDuringDoubleRestart(t *testing.T) {
 // to the primary.
 func TestLoginsHang(t *testing.T) {
 	t.Parallel()
-	for name, triesTo := range map[string]bool{"the replicas try to": true, "the replicas were not told to": false} {
+	for name, triesTo := range map[string]bool{"the replicas have tried to log in": true, "replication of the replicas is stopped": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := newHealthyEnvironment(t)
