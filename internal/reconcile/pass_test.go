@@ -325,13 +325,13 @@ func TestOutdatedVersions(t *testing.T) {
 		after   time.Duration
 		want    bool
 	}{
-		"version that a write replaced: outdated":                                      {"100", 0, true},
-		"another writer's version between the replaced and the written one: outdated":  {"104", 0, true},
-		"written version: not outdated":                                                {"105", 0, false},
-		"version after the written one: not outdated":                                  {"1000", 0, false},
-		"version that cannot be compared: not outdated":                                {"x", 0, false},
-		"lower version long after the write, as after a restore of etcd: not outdated": {"104", staleCacheLimit, false},
-		"version that a write replaced, long after the write: not outdated":            {"100", staleCacheLimit, false},
+		"version that a write replaced: outdated":                                               {"100", 0, true},
+		"another writer's version between the replaced and the written one: outdated":           {"104", 0, true},
+		"written version: not outdated":                                                         {"105", 0, false},
+		"version after the written one: not outdated":                                           {"1000", 0, false},
+		"version that cannot be compared: not outdated":                                         {"x", 0, false},
+		"lower version long after the write, for example after a restore of etcd: not outdated": {"104", staleCacheLimit, false},
+		"version that a write replaced, long after the write: not outdated":                     {"100", staleCacheLimit, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var versions versionTracker

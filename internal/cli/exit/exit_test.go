@@ -21,7 +21,7 @@ func TestCodeOf(t *testing.T) {
 		"an error of the command line has the code of wrong usage":          {WrongUsage("expected %d", 1), Usage},
 		"joined errors that include a failure have the code of the failure": {errors.Join(timedOut, errors.New("any"), refused), Failed},
 		"a joined refusal and timeout have the code of the refusal":         {errors.Join(timedOut, refused), Refused},
-		"an error with the code of another program keeps it":                {Error{Code: 42}, 42},
+		"an error with the code of another program keeps this code":         {Error{Code: 42}, 42},
 		"nil among joined errors is ignored":                                {errors.Join(nil, timedOut), TimedOut},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -88,7 +88,7 @@ func TestNodeGroups(t *testing.T) {
 				t.Errorf("expected EKS not to be called for a group whose size is not wanted, found %+v and %v", groups, err)
 			}
 		},
-		"Auto Scaling group with the tags of a node group that does not contain it cannot be scaled": func(t *testing.T, c *simulatedCluster, group string) {
+		"Auto Scaling group with the tags of a node group to which it does not belong: cannot be scaled": func(t *testing.T, c *simulatedCluster, group string) {
 			t.Helper()
 			other := c.Create(t, 1)[0]
 			c.JoinGroup(t, other, "other-"+group)

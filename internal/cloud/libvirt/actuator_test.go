@@ -170,16 +170,16 @@ func TestOwnersOfDomains(t *testing.T) {
 		isClaimed     bool
 		want          string
 	}{
-		"domain with the name of a cluster's machine belongs to the cluster":                   {"sleepy-worker-0", "", false, "sleepy"},
-		"domain name that begins with two infraIDs belongs to the cluster with the longer one": {"sleepy-a-worker-0", "", false, "sleepy-a"},
-		"domain name that begins with the infraID without a dash belongs to no cluster":        {"sleepy2-worker-0", "", false, ""},
-		"domain name that equals the infraID belongs to no cluster":                            {"sleepy", "", false, ""},
-		"domain of a cluster with a longer infraID belongs to no polled cluster":               {"sleepy-b-worker-0", "", false, ""},
-		"domain name without a role belongs to no cluster":                                     {"sleepy-db", "", false, ""},
-		"domain with metadata of a cluster belongs to it without a matching name":              {"db", "other", true, "other"},
-		"domain with metadata of another cluster belongs to that cluster despite its name":     {"sleepy-worker-0", "other", true, "other"},
-		"domain with metadata of an unwanted cluster belongs to no cluster despite its name":   {"sleepy-worker-0", "foreign", true, ""},
-		"domain with metadata without a cluster belongs to no cluster despite its name":        {"sleepy-worker-0", "", true, ""},
+		"domain with the name of a cluster's machine belongs to the cluster":                     {"sleepy-worker-0", "", false, "sleepy"},
+		"domain name that begins with two infraIDs belongs to the cluster with the longer one":   {"sleepy-a-worker-0", "", false, "sleepy-a"},
+		"domain name that begins with the infraID without a dash belongs to no cluster":          {"sleepy2-worker-0", "", false, ""},
+		"domain name that equals the infraID belongs to no cluster":                              {"sleepy", "", false, ""},
+		"domain of a cluster with a longer infraID belongs to no polled cluster":                 {"sleepy-b-worker-0", "", false, ""},
+		"domain name without a role belongs to no cluster":                                       {"sleepy-db", "", false, ""},
+		"domain with metadata of a cluster belongs to this cluster even without a matching name": {"db", "other", true, "other"},
+		"domain with metadata of another cluster belongs to that cluster despite its name":       {"sleepy-worker-0", "other", true, "other"},
+		"domain with metadata of an unwanted cluster belongs to no cluster despite its name":     {"sleepy-worker-0", "foreign", true, ""},
+		"domain with metadata without a cluster belongs to no cluster despite its name":          {"sleepy-worker-0", "", true, ""},
 	} {
 		if got := findOwner(row.domain, row.claim, row.isClaimed, clusters); got != row.want {
 			t.Errorf("%s: found %q, want %q", name, got, row.want)

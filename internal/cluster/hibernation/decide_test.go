@@ -453,7 +453,7 @@ func TestHibernationRecords(t *testing.T) {
 		"start of a resume is recorded as the next whole second": {
 			observedCluster("", resumingRecord(0), off, func(o *Observed) { o.Record.ResumeStartedAt = nil }), asleep(resumeBegun.DeepCopy()),
 		},
-		"start of a resume at a whole second is recorded as the second after it": {
+		"start of a resume at a whole second is recorded as the next second": {
 			observedCluster("", resumingRecord(0), off, func(o *Observed) {
 				o.Record.ResumeStartedAt, o.Record.AsleepAt, o.Now = nil, asleep(openRecord()).AsleepAt, wholeSecond
 			}), asleep(resumeBegun.DeepCopy()),

@@ -150,7 +150,7 @@ func TestSightings(t *testing.T) {
 		{"a Lease that was never held", &coordinationv1.Lease{}, 0, false},
 		{"a Lease that was released", buildPart("apps", "", Scope{}, 0), 0, false},
 		{"a Lease that ended an hour ago", buildPart("apps", "a", Scope{}, time.Hour), 0, false},
-		{"a Lease that has ended by this clock", buildPart("apps", "a", Scope{}, time.Minute), 0, true},
+		{"a Lease that has ended by the reader's clock", buildPart("apps", "a", Scope{}, time.Minute), 0, true},
 		{"the same Lease before the end of its duration", buildPart("apps", "a", Scope{}, time.Minute), 14 * time.Second, true},
 		{"the same Lease after its duration", buildPart("apps", "a", Scope{}, time.Minute), time.Second, false},
 		{"the Lease of another holder", buildPart("apps", "b", Scope{}, time.Minute), 0, true},

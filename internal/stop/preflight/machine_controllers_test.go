@@ -62,7 +62,7 @@ func TestControllersOfMachines(t *testing.T) {
 			items{nextCAPIChecks: {nextCheck(`{"unhealthyLessThanOrEqualTo":"40%"}`)}}, finding(torporv1alpha1.HealthCheckReplacesMachinesFinding, "m/workers"),
 		},
 		"MachineHealthCheck of Cluster API v1beta2 with a limit of zero: no finding": {items{nextCAPIChecks: {nextCheck(`{"unhealthyLessThanOrEqualTo":0}`)}}, nil},
-		"MachineHealthCheck with a limit of zero and a range, which takes precedence: a finding": {
+		"MachineHealthCheck with a range, which takes precedence over a limit of zero: a finding": {
 			items{nextCAPIChecks: {nextCheck(`{"unhealthyLessThanOrEqualTo":0,"unhealthyInRange":"[1-9]"}`)}}, finding(torporv1alpha1.HealthCheckReplacesMachinesFinding, "m/workers"),
 		},
 		"MachineAutoscaler with a ClusterAutoscaler: a finding": {items{scalers: {scaler}, machineScalers: {machineScaler}}, finding(torporv1alpha1.AutoscalerAddsMachinesFinding, "MachineAutoscaler/machines/worker-a")},

@@ -27,10 +27,10 @@ func TestEveryAutoscalerOfAnObjectIsJudged(t *testing.T) {
 		first, second autoscalingv2.HorizontalPodAutoscaler
 		names         string
 	}{
-		"two autoscalers with minReplicas above zero: the stop is allowed":                                        {build("a", "web", 1), build("b", "web", 2), ""},
-		"an autoscaler of the object with minReplicas 0, and one of another object: refused because of the first": {build("a", "web", 0), build("b", "other", 0), "a with minReplicas 0"},
-		"an autoscaler with minReplicas 0, and one with minReplicas 1: refused because of the first":              {build("a", "web", 0), build("b", "web", 1), "a with minReplicas 0"},
-		"two autoscalers with minReplicas 0: refused because of the one that sorts last by name":                  {build("a", "web", 0), build("b", "web", 0), "b with minReplicas 0"},
+		"two autoscalers with minReplicas above zero: the stop is allowed":                                          {build("a", "web", 1), build("b", "web", 2), ""},
+		"an autoscaler with minReplicas 0 for the object, and one for another object: refused because of the first": {build("a", "web", 0), build("b", "other", 0), "a with minReplicas 0"},
+		"an autoscaler with minReplicas 0, and one with minReplicas 1: refused because of the first":                {build("a", "web", 0), build("b", "web", 1), "a with minReplicas 0"},
+		"two autoscalers with minReplicas 0: refused because of the one that sorts last by name":                    {build("a", "web", 0), build("b", "web", 0), "b with minReplicas 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, all := range [][]autoscalingv2.HorizontalPodAutoscaler{{row.first, row.second}, {row.second, row.first}} {

@@ -18,7 +18,7 @@ func TestClientRequests(t *testing.T) {
 			a.key = keys().rsa2048
 			a.Spec.Usages = append(a.Spec.Usages, certificatesv1.UsageKeyEncipherment)
 		}, accepted()},
-		"request with two usages, as by a kubelet with an ECDSA key, is approved": {func(*testRequest) {}, accepted()},
+		"request of a kubelet with an ECDSA key, which has two usages, is approved": {func(*testRequest) {}, accepted()},
 		"usages in another order are approved": {func(a *testRequest) {
 			a.Spec.Usages = []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth, certificatesv1.UsageDigitalSignature}
 		}, accepted()},
