@@ -60,15 +60,15 @@ type contractSources[B any] interface {
 // differences explains each result in which the builders differ. The manual contains this table.
 func differences() map[string]string {
 	return map[string]string{
-		"no For, but Named and a raw source":          "there is no kind to wait for: use `Setup`",
-		"a source that cannot be started twice":       "use `conditional.Kind`, or create the source in a `source.Func`",
-		"NeedLeaderElection: false":                   "a group runs on the leader only",
-		"EnableWarmup":                                "a group starts on the leader only",
-		"the manager of a missing CRD, after a while": "the purpose of the library",
-		"result of Build":                             "there is a controller per start, and none while the group is dormant",
-		"typed requests":                              "use `Setup` with controller-runtime's builder",
-		"a name with a space":                         "a name is one word in logs and metrics",
-		"a manager of `ctrl.NewManager`":              "its client would not follow the group: use `conditional.NewManager`",
+		"no For, but Named and a raw source":                     "there is no kind to wait for: use `Setup`",
+		"a source that cannot be started twice":                  "use `conditional.Kind`, or create the source in a `source.Func`",
+		"NeedLeaderElection: false":                              "a group runs on the leader only",
+		"EnableWarmup":                                           "a group starts on the leader only",
+		"the manager, if the CRD is missing at the sync timeout": "the purpose of the library",
+		"result of Build":                                        "there is a controller per start, and none while the group is dormant",
+		"typed requests":                                         "use `Setup` with controller-runtime's builder",
+		"a name with a space":                                    "a name is one word in logs and metrics",
+		"a manager of `ctrl.NewManager`":                         "its client would not follow the group: use `conditional.NewManager`",
 	}
 }
 
@@ -228,7 +228,7 @@ func TestDifferencesOfTheBuilders(t *testing.T) {
 	plain["typed requests"], ours["typed requests"] = "`TypedControllerManagedBy`", "none"
 	plain["result of Build"], ours["result of Build"] = "a `controller.Controller`", "a `*conditional.Group`"
 	// See TestAMissingCRDOutlastsTheSyncTimeout.
-	plain["the manager of a missing CRD, after a while"], ours["the manager of a missing CRD, after a while"] = "ends", "keeps running"
+	plain["the manager, if the CRD is missing at the sync timeout"], ours["the manager, if the CRD is missing at the sync timeout"] = "ends", "keeps running"
 	why := differences()
 	var table strings.Builder
 	fmt.Fprintf(&table, "Of %d uses, %d have the same result. The others:\n\n| use | controller-runtime | conditional | why |\n|---|---|---|---|\n", len(plain), len(plain)-len(why))

@@ -147,16 +147,16 @@ func TestSightings(t *testing.T) {
 		after time.Duration
 		want  bool
 	}{
-		{"a Lease that was never held", &coordinationv1.Lease{}, 0, false},
-		{"a Lease that was released", buildPart("apps", "", Scope{}, 0), 0, false},
-		{"a Lease that ended an hour ago", buildPart("apps", "a", Scope{}, time.Hour), 0, false},
-		{"a Lease that has ended by the reader's clock", buildPart("apps", "a", Scope{}, time.Minute), 0, true},
-		{"the same Lease before the end of its duration", buildPart("apps", "a", Scope{}, time.Minute), 14 * time.Second, true},
-		{"the same Lease after its duration", buildPart("apps", "a", Scope{}, time.Minute), time.Second, false},
-		{"the Lease of another holder", buildPart("apps", "b", Scope{}, time.Minute), 0, true},
-		{"a renewed Lease", buildPart("apps", "b", Scope{}, 50*time.Second), 14 * time.Second, true},
-		{"a Lease from the future", buildPart("apps", "b", Scope{}, -time.Hour), 0, true},
-		{"the same Lease after its duration", buildPart("apps", "b", Scope{}, -time.Hour), 15 * time.Second, false},
+		{"a Lease that was never held: not held", &coordinationv1.Lease{}, 0, false},
+		{"a Lease that was released: not held", buildPart("apps", "", Scope{}, 0), 0, false},
+		{"a Lease that ended an hour ago: not held", buildPart("apps", "a", Scope{}, time.Hour), 0, false},
+		{"a Lease that has ended by the reader's clock: held at first", buildPart("apps", "a", Scope{}, time.Minute), 0, true},
+		{"the same Lease before its duration has passed: held", buildPart("apps", "a", Scope{}, time.Minute), 14 * time.Second, true},
+		{"the same Lease after its duration: not held", buildPart("apps", "a", Scope{}, time.Minute), time.Second, false},
+		{"the Lease of another holder: held", buildPart("apps", "b", Scope{}, time.Minute), 0, true},
+		{"a renewed Lease: held", buildPart("apps", "b", Scope{}, 50*time.Second), 14 * time.Second, true},
+		{"a Lease that was renewed in the future: held at first", buildPart("apps", "b", Scope{}, -time.Hour), 0, true},
+		{"the future Lease after its duration: not held", buildPart("apps", "b", Scope{}, -time.Hour), 15 * time.Second, false},
 	} {
 		now = now.Add(row.after)
 		if found := seen.IsHeld(row.lease, now); found != row.want {
