@@ -82,7 +82,7 @@ func generalRoutes() []Route {
 		{post, "/v3/resource_matches", false, "empty, because no files of earlier uploads are kept", "none", matchResources},
 		{post, "/v3/spaces/{guid}/manifest_diff", false, "the changes that a manifest would make, without applying it; an empty body would change nothing", "list cfapps, get secrets", getManifestDiff},
 		{get, "/v3/jobs/{guid}", false, "the job of a deletion or a manifest; the response waits for its end", "get the deleted object", getJob},
-		{get, "/v3/audit_events", false, "stops, starts and restarts of apps, and Kubernetes events about them: `target_guids`, `types`", "list cfapps, events", listAuditEvents},
+		{get, "/v3/audit_events", false, "stops, starts, restarts and deployments of apps; with `target_guids`, also Kubernetes events about them: `target_guids`, `types`", "list cfapps, events", listAuditEvents},
 		{get, "/api/v1/info", false, "Log Cache", "", getLogCacheInfo},
 		{get, "/api/v1/read/{guid}", false, "an app's logs, read from its Pods; after a start, the response with the latest lines waits until an instance runs or all instances have crashed: `limit`, `start_time`, `end_time`, `descending`, `envelope_types`", "list pods, get pods/log", withApp(readLogs)},
 		{get, "/v3/organization_quotas/{guid}", false, "the quota of every org, without limits: ResourceQuotas of the namespaces limit apps", "", getOrgQuota},
