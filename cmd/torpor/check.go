@@ -58,7 +58,7 @@ What it waits for is printed on stderr, at most every two seconds.
 
 Exit codes:
   0  no check failed, including when there are warnings; with --wait, the installation works
-  1  the hub could not be reached
+  1  the hub could not be reached, or you may not read the objects that the checks need
   2  wrong usage
   3  timed out: with --wait, the installation does not work yet
   4  a check failed`,

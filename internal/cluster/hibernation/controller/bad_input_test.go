@@ -320,8 +320,8 @@ func (e *env) expectQuiet(t *testing.T, made map[string]*testCluster, began time
 	}
 }
 
-// corrections are mistakes that a user corrects. Their retry interval is five minutes, far longer than a test waits,
-// so only a watch can have noticed the correction.
+// corrections are mistakes that a user corrects. The next pass notices the correction. It runs
+// after a minute at the latest, because Secrets are not watched.
 func corrections() map[string]struct {
 	make    func(*clusterSetup)
 	trouble string
