@@ -21,14 +21,14 @@ func takeOverCommand(out io.Writer) *cobra.Command {
 		Use:   "take-over-korifi",
 		Short: "Hand the orgs, spaces and apps of an uninstalled Korifi to Torpor",
 		Long: `Hand over the orgs, spaces and apps that Korifi created to Torpor. Stop Korifi's controllers and delete its webhook configurations
-first: while they exist, this command refuses to start, and prints the commands to run.
+first: until then, this command changes nothing, and prints the commands to run.
 
-It binds the users of Korifi's roles to Torpor's roles, annotates every object as managed by Torpor, removes Korifi's finalizers,
-and deletes its AppWorkloads and StatefulSets, in this order. An app is down from then until Torpor's Pods are ready. Names,
-revisions, droplets, environments and processes are kept. Objects that Torpor does not support, such as managed service instances,
-are kept without finalizers. It prints a line for each object, and can be run again.
+It binds the users of Korifi's roles, except admins, to Torpor's roles, annotates the objects of the kinds that Torpor handles,
+removes Korifi's finalizers, and deletes its AppWorkloads and StatefulSets, in this order. An app is down from then until Torpor's
+Pods are ready. Names, revisions, droplets, environments and processes are kept. Objects that Torpor does not support, such as managed
+service instances, are kept without finalizers. It prints a line for each changed object, and can be run again.
 
-Exit codes: 0 if everything is handed over, 1 after an error, when objects may be left, 4 if Korifi is still running and nothing
+Exit codes: 0 if everything is handed over, 1 after an error, when objects may be left, 4 if Korifi is still active and nothing
 was changed.`,
 		Example: `  torpor take-over-korifi --dry-run
   torpor take-over-korifi`,

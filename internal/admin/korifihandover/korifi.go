@@ -27,7 +27,7 @@ import (
 )
 
 // ErrUpstreamRuns is returned before anything is changed, if Korifi's controllers or webhooks still exist.
-var ErrUpstreamRuns = errors.New("the controllers of Korifi are still installed")
+var ErrUpstreamRuns = errors.New("parts of Korifi are still active")
 
 // FromKorifi grants Torpor's roles to the subjects of Korifi's roles, except admins, marks Korifi's objects of the
 // kinds that both projects handle as Torpor's, and removes Korifi's finalizers from all of Korifi's kinds. It then
