@@ -28,9 +28,8 @@ func cfAPICommand(logs io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cf-api",
 		Short: "Serve the CF v3 API for the cf client; every request acts with the caller's own Kubernetes credentials",
-		Long: `Serve the CF v3 API for the cf client. Its own permissions are to list and watch apps, processes, builds, packages, orgs, spaces,
-deployments and namespaces. Every other request is made with the permissions of the caller. It is stateless, so that several
-replicas can run. Logs are JSON, and never contain credentials.
+		Long: `Serve the CF v3 API for the cf client. Its own permissions are to read the objects of CF and the namespaces. Every other request is
+made with the permissions of the caller. It is stateless, so that several replicas can run. Logs are JSON, and never contain credentials.
 
 After SIGTERM or an interrupt it accepts no new connections, answers delayed requests immediately, and finishes the requests in
 progress, for at most 15 s.
