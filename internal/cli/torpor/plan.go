@@ -40,7 +40,7 @@ func (a *commands) newPlanCommand() *cobra.Command {
 		Use:   "plan [stop | start | hibernate | resume] " + p.describeObjects(),
 		Short: "Show the effects of a stop or a start, and the problems that may affect it",
 		Long: `Show the effects of a stop or a start, and the problems that may affect it. Nothing is changed, and no cluster is contacted: the
-findings of a cluster are those of the manager's last survey, at most about an hour ago.
+findings of a cluster are those of the manager's last survey. A running cluster is surveyed about once an hour.
 A finding has a stable code, and blocks or warns. If a finding blocks, the exit code is 4. Findings do not prevent a verb from running.`,
 		Example: `  # Plan a hibernation over the weekend
   kubectl torpor plan hibernate fleet --until 60h
