@@ -80,7 +80,7 @@ func ReplacementEvent(names []string) decision.Event {
 
 // LeftGroupsEvent returns the event about objects that stay paused.
 func LeftGroupsEvent(names []string) decision.Event {
-	return decision.Event{Warning: true, Reason: MachineGroupsLeft, Action: powerAction, Note: "Machine groups stay paused, because another user paused them during the hibernation: " + joinNames(names)}
+	return decision.Event{Warning: true, Reason: MachineGroupsLeft, Action: powerAction, Note: "These objects stay paused, because another user paused them during the hibernation: " + joinNames(names)}
 }
 
 // RefusalEvent returns the event about certificate requests that were not approved.

@@ -80,8 +80,8 @@ func IsGroupOfCloud(group string) bool { return !isOfHub(group) && !IsHealthChec
 func isOfHub(group string) bool { return strings.HasPrefix(group, clusterAPIPrefix) }
 
 // clusterAPINotHeld is the reason why the machines of a Cluster must not be stopped.
-const clusterAPINotHeld = "Expected machines that stay off once they are stopped, found %s in the namespace of the ClusterDeployment, " +
-	"whose controllers replace machines that are not healthy; set spec.paused of that object to true, or set the annotation " +
+const clusterAPINotHeld = "Expected machines that stay off once they are stopped, found %s, " +
+	"whose controllers replace machines that are not healthy; set spec.paused of this object in the namespace of the ClusterDeployment to true, or set the annotation " +
 	hivev1.MachineGroupsAnnotation + " to " + hivev1.MachineGroupsSuspend
 
 // whyNotPaused returns the reason why Torpor must not pause an object; empty if Torpor may pause it.
@@ -199,7 +199,7 @@ func (o Observed) awaitPause(p Plan) Plan {
 	if len(names) == 0 || o.Refusal != nil {
 		return p
 	}
-	parts := []string{"Waiting for machine groups to be paused before the machines are stopped: " + joinNames(names), o.APIMessage, o.GroupsError}
+	parts := []string{"Waiting for MachineHealthChecks to be paused before the machines are stopped: " + joinNames(names), o.APIMessage, o.GroupsError}
 	message := strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "; ")
 	p.Ready, p.ProbeInterval = decision.False(hivev1.StoppingMachinesReason, message), minCloudInterval
 	return p

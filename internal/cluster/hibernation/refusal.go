@@ -32,12 +32,12 @@ func hibernationRefused(o Observed) Plan {
 	if o.Obstacles == "" {
 		message, after = "The hibernation waits for a survey of the cluster, because it requires the condition HibernationPossible", firstSyncInterval
 	}
-	ready := decision.Unknown(hivev1.RefusedHibernationReason, "The hibernation is refused, and the cluster is left as it is")
+	ready := decision.Unknown(hivev1.RefusedHibernationReason, "The hibernation does not begin, and the cluster is left as it is")
 	switch {
 	case o.API == Unreachable:
 		ready = decision.False(hivev1.APIUnreachableReason, "The API server does not answer: "+o.APIMessage)
 	case o.API == Reachable && o.anyMachineIs(actuator.Running) && o.partialReason() == "":
-		ready = decision.True(hivev1.RunningHibernationReason, "The cluster runs and its API server answers; its hibernation is refused")
+		ready = decision.True(hivev1.RunningHibernationReason, "The cluster runs and its API server answers; its hibernation does not begin")
 	}
 	return Plan{
 		Hibernating:  decision.False(hivev1.RefusedHibernationReason, message),

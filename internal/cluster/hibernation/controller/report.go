@@ -111,7 +111,7 @@ func addTrouble(owned map[string]decision.Condition, before []metav1.Condition, 
 	case is.Status == metav1.ConditionTrue:
 		owned[kind] = is
 	case meta.FindStatusCondition(before, kind) != nil:
-		owned[kind] = decision.False(hivev1.AsExpectedReason, "Nothing is missing and nothing is stalled")
+		owned[kind] = decision.False(hivev1.AsExpectedReason, "The cluster is not "+strings.ToLower(kind))
 	}
 }
 
