@@ -18,8 +18,8 @@ func (a *commands) newRecloneCommand() *cobra.Command {
 		Short: "Replace a replica with a new copy of the primary",
 		Long: `Replace a replica with a new copy of the primary, by an annotation on its pod that is removed when the replica is empty.
 The copy waits until the primary is in service and enough other replicas acknowledge. It discards transactions that only
-the replica has. Without --force such a copy is refused with exit code 4, and the transactions are printed. They were
-never acknowledged to a client. Afterwards status.instances lists them as discardedGTIDs.`,
+the replica has. Without --force such a copy is refused with exit code 4, and the transactions are printed. No
+primary has acknowledged them to a client. Afterwards status.instances lists them as discardedGTIDs.`,
 		Example: `  # After a failover, when instance 2 has transactions that the primary does not have
   kubectl moco reclone test --index 2 --force`,
 		Args:              cobra.ExactArgs(1),

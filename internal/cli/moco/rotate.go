@@ -85,7 +85,7 @@ func (r *rotation) run(cmd *cobra.Command, args []string) error {
 		return fmt.Errorf("annotate %s: %w", describeCluster(c), err)
 	}
 	if !r.wait {
-		fmt.Fprintf(r.Out, "requested to %s the passwords of %s\n", value, describeCluster(c))
+		fmt.Fprintf(r.Out, "requested the step %s of the password rotation of %s\n", value, describeCluster(c))
 		return nil
 	}
 	return r.await(cmd.Context(), kube, c, value)
@@ -101,7 +101,7 @@ func (r *rotation) await(ctx context.Context, kube *kubeClient, c *mocov1beta2.M
 	})
 	// Only the deadline of the wait counts here, because a single request can also exceed its own timeout.
 	if err != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-		return exit.Error{Code: exit.TimedOut, Err: fmt.Errorf("%s: expected to %s its passwords within %s, found the step unfinished; it waits for a healthy cluster: see kubectl moco status", describeCluster(c), value, r.timeout)}
+		return exit.Error{Code: exit.TimedOut, Err: fmt.Errorf("%s: expected the step %s of the password rotation to end within %s, found the step unfinished; it waits for a healthy cluster: see kubectl moco status", describeCluster(c), value, r.timeout)}
 	}
 	if err != nil {
 		return fmt.Errorf("%s: wait: %w", describeCluster(c), err)

@@ -240,7 +240,7 @@ func discardData(d *derivedFacts, i *instanceFacts) Plan {
 	}
 	note := fmt.Sprintf("Instance %d is re-cloned from instance %d", i.Index, d.primary.Index)
 	if !i.Errant.IsEmpty() {
-		note += "; the instance had " + abbreviateSet(i.Errant) + ", which the primary does not have and which was never acknowledged; status.instances lists these transactions"
+		note += "; the instance had " + abbreviateSet(i.Errant) + ", which the primary does not have and no primary has acknowledged to a client; status.instances lists these transactions"
 	}
 	plan.Events = []decision.Event{warningEvent(EventRecloned, note)}
 	return plan
