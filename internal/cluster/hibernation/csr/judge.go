@@ -71,7 +71,7 @@ func JudgeAll(reqs []certificatesv1.CertificateSigningRequest, inv NodeInventory
 			reason = serving.overflowReason(c, total)
 		}
 		if approved > inv.maxPending() {
-			reason = fmt.Sprintf("expected at most %d approved client requests, found %d: no request is approved", inv.maxPending(), approved)
+			reason = fmt.Sprintf("expected at most %d approved client requests, found %d: no further request is approved", inv.maxPending(), approved)
 		}
 		if reason != "" {
 			// The cluster is being flooded. If these requests were parsed, an attacker could choose the amount of
@@ -111,9 +111,9 @@ func (p pendingRequests) overflowReason(c judgedRequest, total int) string {
 	own, most := p[c.req.Spec.Username], c.inv.maxPending()
 	switch {
 	case own > maxPendingOfNode:
-		return fmt.Sprintf("expected at most %d undecided requests of one node, found %d: no request is approved", maxPendingOfNode, own)
+		return fmt.Sprintf("expected at most %d undecided serving requests of one node, found %d: none of them is approved", maxPendingOfNode, own)
 	case total > most:
-		return fmt.Sprintf("expected at most %d undecided node requests, found %d: no request is approved", most, total)
+		return fmt.Sprintf("expected at most %d undecided serving requests, found %d: none of them is approved", most, total)
 	default:
 		return ""
 	}
@@ -126,7 +126,7 @@ func (p pendingRequests) withholdFlooded(verdicts []Verdict) {
 		v := &verdicts[i]
 		if n := p[v.NodeName]; v.Decision == Approve && v.Kind == Client && n > maxPendingOfNode {
 			v.Decision, v.Rule = Retry, "pending-cap"
-			v.Reason = fmt.Sprintf("expected at most %d undecided requests for node %s, found %d: no request is approved", maxPendingOfNode, quoteBounded(v.NodeName), n)
+			v.Reason = fmt.Sprintf("expected at most %d undecided client requests for node %s, found %d: none of them is approved", maxPendingOfNode, quoteBounded(v.NodeName), n)
 		}
 	}
 }

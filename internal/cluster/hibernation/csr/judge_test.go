@@ -162,7 +162,7 @@ func TestCapOnPendingRequests(t *testing.T) {
 	hourOld := func(a *testRequest) {
 		a.inv.NotBefore, a.CreationTimestamp = time.Unix(1, 0), metav1.NewTime(a.inv.Now.Add(-2*time.Hour))
 	}
-	limits := regexp.MustCompile(`^expected at most \d+ undecided (node requests|requests (of one node|for node "n1")), found \d+: no request is approved$`)
+	limits := regexp.MustCompile(`^expected at most \d+ undecided (serving requests( of one node)?|client requests for node "n1"), found \d+: none of them is approved$`)
 	bootstrap := func(a *testRequest) { *a = *tokenRequest() }
 	ofOthers := func(n int) []func(*testRequest) {
 		var changes []func(*testRequest)
