@@ -207,7 +207,7 @@ func describeReplicaSymptom(i *instanceFacts) string {
 	case i.IsUnexpectedlyWritable:
 		return "is writable and is not the primary"
 	case i.IsErrant:
-		return "is errant: the primary does not have " + abbreviateSet(i.Errant) + " of this instance; " + adviseReclone(i)
+		return "is errant: it has " + abbreviateSet(i.Errant) + ", which the primary does not have; " + adviseReclone(i)
 	case !i.Ahead.IsEmpty():
 		return "is ahead of the primary by " + abbreviateSet(i.Ahead) + "; the primary will use these GTIDs for other transactions, which this instance will skip; " + adviseReclone(i)
 	case i.SemiSync.Waiting > 0:

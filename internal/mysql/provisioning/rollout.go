@@ -132,7 +132,7 @@ func DecideRollout(o ObservedRollout) RolloutPlan {
 			"to continue, run: kubectl moco start clustering %s", o.podNames(outdated), o.Name)).endTurn()
 	case o.StoppedInstances:
 		return waitingPlan("clustering of instances is stopped", fmt.Sprintf("the rollout waits while clustering is stopped for single "+
-			"instances; still to be replaced: %s; to continue, remove the annotation clustering-stopped-instances", o.podNames(outdated))).endTurn()
+			"instances; still to be replaced: %s; to continue, remove the annotation %s", o.podNames(outdated), mocov1beta2.StoppedInstancesAnnotation)).endTurn()
 	// The rollout also waits while a new Pod is not ready, because a broken template must not reach a second serving
 	// Pod. If the new Pod can become ready only after the broken primary's Pod is replaced, the rollout must be forced.
 	case len(absent) > 0 || len(down) > 0 && (!o.Forced || broken == None):

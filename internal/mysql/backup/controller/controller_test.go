@@ -367,7 +367,7 @@ func TestWholeRestore(t *testing.T) {
 	}
 	c := Controller{Clock: clocktesting.NewFakePassiveClock(at.Time), startedAt: at.Time, reportedFailures: &sync.Map{}}
 	c.report(cluster, seen, backup.Plan{}, nil)
-	expectRestoreComplete(t, cluster, metav1.ConditionTrue, restoreComplete, "the whole backup was restored")
+	expectRestoreComplete(t, cluster, metav1.ConditionTrue, restoreComplete, "everything that spec.restore selects was restored")
 }
 
 func TestShipping(t *testing.T) {

@@ -195,7 +195,7 @@ const (
 // setRestoreComplete sets the condition after a restore. The condition is kept for the lifetime of the cluster.
 func (c Controller) setRestoreComplete(cluster *mocov1beta2.MySQLCluster, leftOut []string) {
 	is := metav1.Condition{
-		Type: mocov1beta2.RestoreCompleteCondition, Status: metav1.ConditionTrue, Reason: restoreComplete, Message: "the whole backup was restored",
+		Type: mocov1beta2.RestoreCompleteCondition, Status: metav1.ConditionTrue, Reason: restoreComplete, Message: "everything that spec.restore selects was restored",
 	}
 	if len(leftOut) > 0 {
 		is.Status, is.Reason = metav1.ConditionFalse, partsLeftOut
