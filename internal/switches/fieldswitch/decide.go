@@ -183,9 +183,9 @@ func (s *decisionStep) refuse(why string) {
 	}
 }
 
-// RefusalEvent returns the event that reports why an object is not stopped.
+// RefusalEvent returns the event that reports why an object is not stopped or restored.
 func RefusalEvent(why string) decision.Event {
-	return decision.Event{Warning: true, Reason: EventStopRefused, Action: action, Note: "The object is not stopped: " + why}
+	return decision.Event{Warning: true, Reason: EventStopRefused, Action: action, Note: "The object is not changed: " + why}
 }
 
 func (s *decisionStep) stop(scheduled *torporv1alpha1.ScheduledStop) {
