@@ -25,10 +25,10 @@ type Metrics struct {
 func NewMetrics() *Metrics {
 	labels := []string{"namespace", "name"}
 	return &Metrics{
-		state:   prometheus.NewDesc("torpor_slumber_state", "1 for the current state of a Slumber.", append(labels, "state"), nil),
-		next:    prometheus.NewDesc("torpor_slumber_next_transition_timestamp_seconds", "Time of the next scheduled stop or start of a Slumber, in Unix time.", append(labels, "to"), nil),
-		asleep:  prometheus.NewDesc("torpor_slumber_members", "Number of objects that a Slumber selects, by whether they are stopped.", append(labels, "asleep"), nil),
-		stalled: prometheus.NewDesc("torpor_slumber_stalled", "1 if the condition Stalled of a Slumber is True.", labels, nil),
+		state:   prometheus.NewDesc("torpor_slumber_state", "1 for the current state of a Slumber or ClusterSlumber.", append(labels, "state"), nil),
+		next:    prometheus.NewDesc("torpor_slumber_next_transition_timestamp_seconds", "Time of the next scheduled stop or start of a Slumber or ClusterSlumber, in Unix time.", append(labels, "to"), nil),
+		asleep:  prometheus.NewDesc("torpor_slumber_members", "Number of objects that a Slumber or ClusterSlumber selects, by whether they are stopped.", append(labels, "asleep"), nil),
+		stalled: prometheus.NewDesc("torpor_slumber_stalled", "1 if the condition Stalled of a Slumber or ClusterSlumber is True.", labels, nil),
 	}
 }
 
