@@ -66,7 +66,7 @@ func (a *commands) newStopCommand() *cobra.Command {
 ` + listWorkloads() + ` and the kinds of StopAdapters get an annotation, and the manager's feature workloads then stops them.
 An object that is already stopped gets the new reason and end.
 namespace/NAME stops everything in the namespace that can be stopped, wave by wave: in the waves of the Slumbers that select the objects, and other objects
-in two waves, of which the second one has the ` + kinds.JoinNames(kinds.ListWorkloads().FilterByWave(1).Plurals()) + `. It waits for each wave but the last. Objects that are left out are listed.`}
+in two waves, with the ` + kinds.JoinNames(kinds.ListWorkloads().FilterByWave(1).Plurals()) + ` in the second one. It waits for each wave, but for the last one only with --wait. Objects that are left out are listed.`}
 	return v.newCommand("stop", "Stop objects, with a reason and an end", `  # Hibernate a cluster for the night
   kubectl torpor stop clusterdeployment/fleet --reason "no budget" --until 10h
 
