@@ -95,7 +95,7 @@ func summarizeProcesses(o Observed, unreadable string) (ready, draining decision
 		return cmp.Or(cmp.Compare(a.Spec.ProcessType, b.Spec.ProcessType), cmp.Compare(a.Name, b.Name))
 	})
 	ready = decision.True(want, "every process is in the requested state")
-	draining = decision.False(korifiv1alpha1.DrainedReason, "no instance of an older revision is left")
+	draining = decision.False(korifiv1alpha1.DrainedReason, "no instance is terminating")
 	for i := range o.Processes {
 		p := &o.Processes[i]
 		if d := meta.FindStatusCondition(p.Status.Conditions, korifiv1alpha1.DrainingCondition); d != nil && d.Status == metav1.ConditionTrue && draining.Status != d.Status {

@@ -346,11 +346,11 @@ func TestMessagesCount(t *testing.T) {
 		},
 		"crashed instances are counted": {
 			observedApp(withLRP(5, 3), func(o *Observed) { o.Pods = []podstatus.RevisionPods{{Revision: 5, Alive: 3, Ready: 1, Crashed: 2}} }),
-			"1 of 3 instances of revision 5 are ready, 2 have crashed", "no instance of an older revision is left",
+			"1 of 3 instances of revision 5 are ready, 2 have crashed", "no instance is terminating",
 		},
 		"instances of a paused canary are counted": {
 			observedApp(duringCanary, withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 2), withPods(5, 2, 0)),
-			"2 of 3 instances run revision 5; continue or cancel the deployment", "no instance of an older revision is left",
+			"2 of 3 instances run revision 5; continue or cancel the deployment", "no instance is terminating",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -168,7 +168,7 @@ func drainingCondition(o Observed) decision.Condition {
 	n := o.CountDraining()
 	switch {
 	case n == 0 && o.obsoleteRemains().isEmpty():
-		return decision.False(korifiv1alpha1.DrainedReason, "no instance of an older revision is left")
+		return decision.False(korifiv1alpha1.DrainedReason, "no instance is terminating")
 	case o.hasDrainTimedOut():
 		message := fmt.Sprintf("%s are left after the drain timeout of %s; check their Pods", o.obsoleteRemains(), o.App.DrainTimeout)
 		return decision.True(korifiv1alpha1.DrainTimeoutReason, message)
