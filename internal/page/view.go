@@ -206,7 +206,7 @@ func listWarnings(gaps inventoryGaps, sees *visibility) []string {
 		}
 	}
 	if gaps.unwatched > 0 {
-		warnings = append(warnings, fmt.Sprintf("StopAdapters: only the first %d by name are shown, and there are %d more; kubectl torpor status lists all of them", maxForeignKinds, gaps.unwatched))
+		warnings = append(warnings, fmt.Sprintf("StopAdapters: only objects of the first %d by name are shown, and there are %d more StopAdapters; kubectl torpor status lists the objects of all", maxForeignKinds, gaps.unwatched))
 	}
 	if sees.unreviewed > 0 {
 		warnings = append(warnings, fmt.Sprintf("You may not list all namespaces, and the page checks a limited number of namespaces: %d namespaces were not checked. Choose a namespace.", sees.unreviewed))

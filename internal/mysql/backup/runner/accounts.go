@@ -172,7 +172,7 @@ func (o RestoreOptions) addAccounts(ctx context.Context, t restoreTarget, all []
 			o.Log.Info("Left out grants on objects that were not restored", "account", a.quotedName(), "grants", missing)
 		}
 		if missing > 0 && o.Schema == "" {
-			warnings = append(warnings, fmt.Sprintf("account %s lacks %d of its grants, which are for tables, columns or routines that are not in the backup", a.quotedName(), missing))
+			warnings = append(warnings, fmt.Sprintf("account %s lacks %d of its grants, which are for tables, columns or routines that were not restored", a.quotedName(), missing))
 		}
 	}
 	return warnings, nil

@@ -81,7 +81,7 @@ func RunBackup(ctx context.Context, o BackupOptions) error {
 	}
 	o.Log.Info("Backed up", "record", keys.Record, "bytes", made.DumpSize, "gtids", made.GTIDSet)
 	if err := o.deleteExpired(ctx, c, began); err != nil {
-		made.Warnings = append(made.Warnings, "expired objects were not deleted: "+err.Error())
+		made.Warnings = append(made.Warnings, "not all expired objects were deleted: "+err.Error())
 	}
 	message, err := backup.FormatResult(made.BackupStatus)
 	if err != nil {
