@@ -85,7 +85,7 @@ func NewMessageParseError(detail string) *CFError {
 func NewRateLimitExceeded() *CFError {
 	return &CFError{
 		Status: http.StatusTooManyRequests, Code: 10013, Title: "CF-RateLimitExceeded",
-		Detail: "Rate Limit Exceeded: this caller has sent too many requests; wait a second and try again",
+		Detail: "Rate Limit Exceeded: too many requests were sent; wait a second and try again",
 	}
 }
 
@@ -125,7 +125,7 @@ func FromError(err error, resourceType string) *CFError {
 	case k8serrors.IsTooManyRequests(err):
 		return NewRateLimitExceeded()
 	case k8serrors.IsConflict(err):
-		return NewServiceUnavailable("Another request changed this object at the same time, so this request changed nothing; try again", err)
+		return NewServiceUnavailable("Another request changed this object at the same time, so this change was not made; try again", err)
 	// The API server returns this error if the admission webhook of apps does not respond.
 	case k8serrors.IsInternalError(err):
 		return NewServiceUnavailable("Kubernetes could not process the request; check the current state, and try again. If the error persists, ask the platform team whether torpor manager, which admits changes to apps, is running", err)
