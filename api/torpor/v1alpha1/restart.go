@@ -79,8 +79,8 @@ const StatusAnnotationPrefix = "status.torpor.dev/"
 // is stored.
 const StatusFullyStoredCondition = "StatusFullyStored"
 
-// SchemaLacksFieldReason means that the served CustomResourceDefinition belongs to another project, and drops the
-// fields that the message lists.
+// SchemaLacksFieldReason means that the served CustomResourceDefinition belongs to another project or another version
+// of Torpor, and drops the fields that the message lists.
 const SchemaLacksFieldReason = "SchemaLacksField"
 
 // TooLargeToRememberReason means that the served CustomResourceDefinition drops fields that are also too large for an

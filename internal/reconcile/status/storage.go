@@ -218,7 +218,7 @@ func (s *Storage[T]) reportLostFields(obj T, now time.Time) {
 
 func describeLostFields(lost []string) string {
 	return "Expected the served CustomResourceDefinition to keep every field of the status, found that it drops status." +
-		strings.Join(lost, ", status.") + "; this CustomResourceDefinition belongs to another project, " +
+		strings.Join(lost, ", status.") + "; this CustomResourceDefinition belongs to another project or another version of Torpor, " +
 		"see docs/install-beside-upstream.md"
 }
 

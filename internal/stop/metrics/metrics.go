@@ -26,8 +26,8 @@ type Gauges struct{ since, until *prometheus.Desc }
 func NewGauges(kind string) *Gauges {
 	labels, of := []string{"namespace", "name", "part"}, prometheus.Labels{"kind": kind}
 	return &Gauges{
-		since: prometheus.NewDesc("torpor_stop_since_timestamp_seconds", "Time at which a stop in effect was requested, in Unix time; absent for objects that are not stopped.", labels, of),
-		until: prometheus.NewDesc("torpor_stop_until_timestamp_seconds", "Time at which a stop in effect ends automatically, in Unix time; absent for stops without an end.", labels, of),
+		since: prometheus.NewDesc("torpor_stop_since_timestamp_seconds", "Time at which a manual stop in effect was requested, in Unix time; absent for objects without a manual stop.", labels, of),
+		until: prometheus.NewDesc("torpor_stop_until_timestamp_seconds", "Time at which a manual stop in effect ends automatically, in Unix time; absent for stops without an end.", labels, of),
 	}
 }
 
