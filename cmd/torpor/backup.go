@@ -52,8 +52,8 @@ func restoreCommand(logs io.Writer, env func(string) string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore",
 		Short: "Fill an empty instance from a backup; runs in the Pods of restore Jobs",
-		Long: `Fill an empty instance from the newest backup that is not after a point in time. It needs mysql on the PATH. Run it
-again after it was killed: it first removes only what the killed run restored in part.
+		Long: `Fill an empty instance from the newest backup that is not after a point in time. It needs mysql on the PATH. After a
+killed run, run it again: it first removes only the parts that the killed run restored.
 
 Environment: TORPOR_MYSQL_PASSWORD is the password of ` + runner.RestoreUser + `; credentials for a bucket are found as by AWS's own tools.`,
 		Example: `  torpor restore --source default/test --restore-point 2026-11-20T22:00:00Z --host moco-new-0.moco-new.default.svc --folder /backup`,
@@ -90,7 +90,7 @@ func shipBinlogsCommand(logs io.Writer, env func(string) string) *cobra.Command 
 		Use:   "ship-binlogs",
 		Short: "Copy the binary logs of a MySQL cluster into a bucket or a folder until the process is stopped; runs in its own Pod",
 		Long: `Copy the binary logs of a MySQL cluster, so that a restore can reach any point in time. It needs mysqlbinlog on the PATH. The
-bucket also records the position at which it continues after it was killed. Only transactions that the primary has executed are copied.
+bucket also records the position from which a later run continues. Only transactions that the primary has executed are copied.
 
 Environment: TORPOR_MYSQL_PASSWORD is the password of ` + runner.BackupUser + `; credentials for a bucket are found as by AWS's own tools.`,
 		Example: `  torpor ship-binlogs --cluster default/test --host moco-test-0.moco-test.default.svc --bucket backups --endpoint http://minio:9000 --path-style`,

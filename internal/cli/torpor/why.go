@@ -165,7 +165,7 @@ func (a *commands) newHistoryCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "history (KIND/NAME | KIND NAME)",
-		Short: "List the recorded stops of each part of an object, newest first, and the user that ended each",
+		Short: "List the recorded stops of each part of an object, newest first, and the requester of each start",
 		Example: `  # Print a table
   kubectl torpor history mysqlcluster/test
 
