@@ -84,7 +84,7 @@ func DescribeSecretError(name string, err error) string {
 		return fmt.Sprintf("Expected the Secret %s on the hub, found none; create it", name)
 	}
 	if k8serrors.IsForbidden(err) {
-		return fmt.Sprintf("The manager may not read the Secret %s of the hub, because the manager does not watch the namespace", name)
+		return fmt.Sprintf("The manager may not read the Secret %s of the hub: it does not watch the namespace, or lacks the permission", name)
 	}
 	return fmt.Sprintf("The Secret %s cannot be read from the hub", name)
 }
