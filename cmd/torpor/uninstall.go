@@ -22,9 +22,9 @@ func uninstallCommand(out io.Writer) *cobra.Command {
 		Use:   "uninstall",
 		Short: "Remove Torpor's workloads, webhooks, finalizers, Leases and Secrets from a cluster; users' objects and CRDs are kept",
 		Long: `Remove Torpor from a cluster: the webhook configurations, its workloads, its finalizers on users' objects, its Leases and the
-Secret of its webhook, in this order. It ends within a minute, even if the manager or the webhook's Service is already gone, and
-can be run again. Users' objects, the workloads that run for them, CRDs, RBAC and the namespace are kept; docs/uninstall.md
-explains how to delete them.
+Secret of its webhook, in this order. Without --delete-crds it ends within a minute, even if the manager or the webhook's Service
+is already gone. It can be run again. Users' objects, the workloads that run for them, CRDs, RBAC and the namespace are kept;
+docs/uninstall.md explains how to delete them.
 
 With --delete-crds, Torpor's CRDs are deleted as well, but never those of Hive, MOCO or Korifi. If objects of these kinds exist,
 the command changes nothing, unless --delete-objects is set: then the objects are deleted with everything that they own, including

@@ -118,7 +118,7 @@ func (o Options) removeDefinitions(ctx context.Context, own []ownDefinition) err
 			select {
 			case <-ctx.Done():
 				return errors.Join(err, fmt.Errorf(
-					"expected %s to be gone within %s, found objects with finalizers of other projects; remove those finalizers, and the deletion completes",
+					"expected %s to be gone within %s, found objects that may have finalizers of other projects; remove those finalizers, and the deletion completes",
 					d.served.GetName(), podsTimeout))
 			case <-o.Clock.After(podsInterval):
 			}

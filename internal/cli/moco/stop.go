@@ -21,7 +21,7 @@ func (a *commands) newStopCommand() *cobra.Command {
 	clustering := a.newStopPartCommand(mysqlswitches.ClusteringPart(), "Stop failover, switchover and the repair of replication",
 		`Stop failover, switchover and the repair of replication; no controller changes the instances any more.
 An operation in progress is first brought to a safe point; --wait returns after that.
-Changes to the spec are still applied to the Pods; see stop reconciliation.`)
+Changes to the spec are still applied to other objects, but no Pod is replaced; see stop reconciliation.`)
 	reconciliation := a.newStopPartCommand(mysqlswitches.ReconciliationPart(), "Stop applying changes to the spec to other objects",
 		`Stop applying changes to the spec to other objects, such as the StatefulSet. Clustering continues.`)
 	return newGroupCommand("stop", "Stop clustering or reconciliation", clustering, reconciliation)
