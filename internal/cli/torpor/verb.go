@@ -117,7 +117,7 @@ func (a *commands) newHibernateCommand() *cobra.Command {
 }
 
 func (a *commands) newResumeCommand() *cobra.Command {
-	v := &verbCommand{commands: a, verb: startVerb, selection: selection{kindName: "clusterdeployment"}, longText: `Resume clusters: start the machines of each, and approve the certificate requests of its nodes.
+	v := &verbCommand{commands: a, verb: startVerb, selection: selection{kindName: "clusterdeployment"}, longText: `Resume clusters: start the machines of each, and check and approve the certificate requests of its nodes.
 This includes clusters that hibernate because of spec.hibernateAfter.`}
 	return v.newCommand("resume", "Resume clusters", `  # Resume a cluster, and return when it can be used
   kubectl torpor resume fleet --wait`)

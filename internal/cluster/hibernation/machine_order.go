@@ -146,5 +146,5 @@ func (o Observed) startOrderNote() string {
 }
 
 func unorderedNote() string {
-	return fmt.Sprintf("; all machines stop or start at once, although %s requests an order: no labels or name identify a machine of the control plane", hivev1.StopOrderAnnotation)
+	return fmt.Sprintf("; all machines stop or start together, although %s requests an order: no labels or name identify a machine of the control plane", hivev1.StopOrderAnnotation)
 }

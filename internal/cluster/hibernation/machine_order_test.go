@@ -88,7 +88,7 @@ func TestWorkersStopFirstAndStartLast(t *testing.T) {
 		"machine with an unknown role counts as a worker": {
 			observedCluster(wantHibernating, openRecord(), on, workersFirst, onlyControlPlaneIsKnown), stop(StopMachines{IDs: worker, StoppedLater: controlPlane}, hivev1.StoppingMachinesReason),
 		},
-		"all machines are stopped at once if no control-plane machine is known": {
+		"all machines are stopped together if no control-plane machine is known": {
 			observedCluster(wantHibernating, openRecord(), on, unknownRoles), stop(StopMachines{IDs: all}, hivev1.StoppingMachinesReason),
 		},
 		"worker started by a user during the hibernation is stopped": {
@@ -148,7 +148,7 @@ func TestReportsDescribeTheOrderOfMachines(t *testing.T) {
 		o.Refusal = &OrderRefusal{ObservationError{actuator.Throttled, "Slow down"}, []string{"i-1"}}
 	}
 	const ignored = `; the annotation torpor.dev/stop-order is ignored: expected workers-first, found "masters-first"`
-	const unordered = "; all machines stop or start at once, although torpor.dev/stop-order requests an order: no labels or name identify a machine of the control plane"
+	const unordered = "; all machines stop or start together, although torpor.dev/stop-order requests an order: no labels or name identify a machine of the control plane"
 	for name, row := range map[string]struct {
 		in   Observed
 		want string

@@ -218,7 +218,7 @@ func clusterEffects(cd *hivev1.ClusterDeployment, scheduled *torporv1alpha1.Sche
 		}
 		return []string{
 			"Its machines on " + platform + " are started, and its API server is polled once the first machine runs",
-			"Certificate requests of the recorded nodes are approved, and the cluster is Ready once the nodes that were ready have reported",
+			"Certificate requests of the recorded nodes are checked and approved, and the cluster is Ready once the nodes that were ready have reported",
 			"SyncSets and MachinePools are applied again",
 		}
 	}
@@ -236,14 +236,14 @@ func clusterEffects(cd *hivev1.ClusterDeployment, scheduled *torporv1alpha1.Sche
 
 // stopEffects describes what a stop with these options does to the machines of a cluster.
 func stopEffects(o hibernation.StopOptions, platform string) []string {
-	stop, drain := "All its machines on "+platform+" are stopped at once", ", and no Pod is evicted first"
+	stop, drain := "All its machines on "+platform+" are stopped together", ", and no Pod is evicted first"
 	if o.WorkersFirst {
 		stop = "Its workers on " + platform + " are stopped before its control plane"
 	}
 	if o.DrainBudget > 0 {
 		drain = fmt.Sprintf(", after the Pods of its workers have been evicted for at most %s", o.DrainBudget)
 	}
-	kept := "Disks and addresses are kept, except those of spot machines that can only be terminated"
+	kept := "Disks are kept, except temporary ones and those of spot machines that can only be terminated"
 	switch o.MachineGroups {
 	case hivev1.MachineGroupsSuspend:
 		return []string{"Its machine groups replace no machine until the start", stop + drain, kept}

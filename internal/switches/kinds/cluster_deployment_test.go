@@ -62,27 +62,27 @@ func TestAPlanNamesTheRequirementThatRefusesAStop(t *testing.T) {
 
 // TestPlanOfAStopNamesItsOptions has clusters with the annotations that change how machines are stopped.
 func TestPlanOfAStopNamesItsOptions(t *testing.T) {
-	const kept = "Disks and addresses are kept, except those of spot machines that can only be terminated"
+	const kept = "Disks are kept, except temporary ones and those of spot machines that can only be terminated"
 	for name, row := range map[string]struct {
 		annotations map[string]string
 		want        []string
 	}{
-		"without annotations: all machines are stopped at once": {nil, []string{"All its machines on aws are stopped at once, and no Pod is evicted first", kept}},
+		"without annotations: all machines are stopped together": {nil, []string{"All its machines on aws are stopped together, and no Pod is evicted first", kept}},
 		"workers first: the control plane is stopped last": {
 			map[string]string{hivev1.StopOrderAnnotation: hivev1.StopWorkersFirst},
 			[]string{"Its workers on aws are stopped before its control plane, and no Pod is evicted first", kept},
 		},
 		"drain: Pods are evicted first": {
 			map[string]string{hivev1.DrainBudgetAnnotation: "10m"},
-			[]string{"All its machines on aws are stopped at once, after the Pods of its workers have been evicted for at most 10m0s", kept},
+			[]string{"All its machines on aws are stopped together, after the Pods of its workers have been evicted for at most 10m0s", kept},
 		},
 		"suspended groups: no machine is replaced": {
 			map[string]string{hivev1.MachineGroupsAnnotation: hivev1.MachineGroupsSuspend},
-			[]string{"Its machine groups replace no machine until the start", "All its machines on aws are stopped at once, and no Pod is evicted first", kept},
+			[]string{"Its machine groups replace no machine until the start", "All its machines on aws are stopped together, and no Pod is evicted first", kept},
 		},
 		"groups scaled to zero: their machines are terminated": {
 			map[string]string{hivev1.MachineGroupsAnnotation: hivev1.MachineGroupsScaleToZero},
-			[]string{"Its machine groups are scaled to zero, which terminates their machines", "All its machines on aws are stopped at once, and no Pod is evicted first", kept + ", and those of machine groups"},
+			[]string{"Its machine groups are scaled to zero, which terminates their machines", "All its machines on aws are stopped together, and no Pod is evicted first", kept + ", and those of machine groups"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
