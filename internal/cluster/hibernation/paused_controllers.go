@@ -81,8 +81,8 @@ func isOfHub(group string) bool { return strings.HasPrefix(group, clusterAPIPref
 
 // clusterAPINotHeld is the reason why the machines of a Cluster must not be stopped.
 const clusterAPINotHeld = "Expected machines that stay off once they are stopped, found %s, " +
-	"whose controllers replace machines that are not healthy; set spec.paused of this object in the namespace of the ClusterDeployment to true, or set the annotation " +
-	hivev1.MachineGroupsAnnotation + " to " + hivev1.MachineGroupsSuspend
+	"whose controllers replace machines that are not healthy; set spec.paused of this object in the namespace of the " +
+	"ClusterDeployment to true, or set the annotation " + hivev1.MachineGroupsAnnotation + " to " + hivev1.MachineGroupsSuspend
 
 // whyNotPaused returns the reason why Torpor must not pause an object; empty if Torpor may pause it.
 func (o Observed) whyNotPaused(group string) string {

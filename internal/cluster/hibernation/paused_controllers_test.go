@@ -45,7 +45,7 @@ func TestMachineControllersThatCannotBePausedAreRefused(t *testing.T) {
 		edit func(*Observed)
 		want string
 	}{
-		"Cluster without the annotation is refused with advice": {"", nil, pausedCluster + " in the namespace of the ClusterDeployment"},
+		"Cluster without the annotation is refused with advice": {"", nil, pausedCluster + ", whose controllers replace machines"},
 		"Cluster with the mode scale-to-zero is refused":        {scale, nil, "set the annotation torpor.dev/machine-groups to suspend"},
 		"Cluster with the mode suspend is not refused":          {suspend, nil, ""},
 		"Cluster that a user has paused is not refused":         {"", func(o *Observed) { setPauses(o, PausedByOther, NotPaused) }, ""},
