@@ -87,6 +87,9 @@ func TestAlerts(t *testing.T) {
 			torpor_slumber_stalled{namespace="ns",name="nights"} 0+0x56 1+0x4`, time.Hour, nil},
 		"database without a writable primary: one alert fires": {healthy + `
 			moco_cluster_available{namespace="ns",name="x"} 0+0x60`, time.Hour, []string{`TorporMySQLNotAvailable{name="x", namespace="ns", severity="critical"}`}},
+		"database that a Slumber stops: no alert fires": {healthy + `
+			moco_cluster_available{namespace="ns",name="x"} 0+0x60
+			torpor_mysql_state{namespace="ns",name="x",state="Offline"} 1+0x60`, time.Hour, nil},
 		"no manager active for five minutes: an alert fires": {"torpor_installation_acts 1+0x10 0+0x20", 17 * time.Minute, []string{`TorporDoesNotAct{severity="critical"}`}},
 		"no manager that exports metrics: an alert fires":    {"torpor_installation_acts 1+0x10 stale", 17 * time.Minute, []string{`TorporDoesNotAct{severity="critical"}`}},
 		"rollout of the manager: no alert fires":             {"torpor_installation_acts 1+0x10 _x3 1+0x20", 16 * time.Minute, nil},
