@@ -164,8 +164,8 @@ type CFAppStatus struct {
 	// ObservedDesiredState is the desired state that the controller acted on last.
 	// +optional
 	ObservedDesiredState AppState `json:"observedDesiredState,omitempty"`
-	// ActualState is STARTED while an instance of the current revision is ready, or while the app is started with 0
-	// instances.
+	// ActualState is STARTED while an instance is ready, or while the app is started with 0 instances. During a
+	// deployment, this can be an instance of the revision that the deployment replaces.
 	// +optional
 	ActualState AppState `json:"actualState,omitempty"`
 	// ObservedRevision is the highest revision that the controller has observed. Admission never assigns a lower one.

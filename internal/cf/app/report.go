@@ -51,7 +51,8 @@ func UpdateStatus(o Observed) Report {
 	r.Ready.Message += stopNote(o.Stops) + scheduledNote(o)
 	status.Stops = o.Stops
 	status.ActualState = korifiv1alpha1.StoppedState
-	if status.Instances.Ready > 0 || r.Ready.Status == metav1.ConditionTrue && o.shouldRun() {
+	serving := status.Instances.Ready + status.Instances.ReadyOlder
+	if serving > 0 || r.Ready.Status == metav1.ConditionTrue && o.shouldRun() {
 		status.ActualState = korifiv1alpha1.StartedState
 	}
 	// The first report of a new app is never delayed, because the app's creator waits for it.
