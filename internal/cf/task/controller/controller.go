@@ -9,6 +9,7 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/utils/clock"
@@ -129,10 +130,19 @@ func (c Controller) report(obj *korifiv1alpha1.CFTask, _ task.Observed, plan tas
 	conditions := plan.Conditions
 	if refused != nil {
 		out.RequeueAfter = 0
-		conditions = map[string]decision.Condition{korifiv1alpha1.TaskStartedCondition: decision.False(korifiv1alpha1.TaskPendingReason, refused.Error())}
+		conditions = map[string]decision.Condition{korifiv1alpha1.TaskStartedCondition: describeRefusal(status, refused)}
 	}
 	if len(conditions) > 0 {
 		reconcile.SetConditions(&status.Conditions, conditions, obj.Generation, c.Clock)
 	}
 	return out
+}
+
+// describeRefusal returns the condition Started of a task for which an action was refused. If the condition is True, it
+// remains True, because the task does not wait for its Pod again.
+func describeRefusal(status *korifiv1alpha1.CFTaskStatus, refused *reconcile.RefusedError) decision.Condition {
+	if meta.IsStatusConditionTrue(status.Conditions, korifiv1alpha1.TaskStartedCondition) {
+		return decision.True(korifiv1alpha1.TaskProceedsReason, "the task was started; "+refused.Error())
+	}
+	return decision.False(korifiv1alpha1.TaskPendingReason, refused.Error())
 }
