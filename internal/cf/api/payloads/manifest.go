@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
@@ -19,8 +20,11 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 )
 
-// CheckAppName rejects a name that is empty or has characters that the schema of apps does not allow.
+// CheckAppName rejects a name that is empty or too long, or has characters that the schema of apps does not allow.
 func CheckAppName(name string) error {
+	if n := utf8.RuneCountInString(name); n > maxAppName {
+		return apierrors.NewUnprocessableEntity(fmt.Sprintf("expected a name of at most %d characters, found %d; choose a shorter name", maxAppName, n))
+	}
 	isForeign := func(r rune) bool {
 		return r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
 	}

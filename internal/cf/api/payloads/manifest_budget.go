@@ -25,6 +25,13 @@ const (
 	maxPorts, maxPort    = 10, 65535
 )
 
+// These are the maximum lengths in the schemas of apps, routes and bindings.
+const (
+	maxAppName     = 250
+	maxPath        = 128
+	maxBindingName = 255
+)
+
 // checkExpansion rejects a manifest whose expanded form would be too large. It does not expand the manifest.
 func checkExpansion(raw []byte) error {
 	var document yaml.Node

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"unicode/utf8"
 )
 
 // ManifestService is a service of an app in a manifest: a name or an object.
@@ -36,6 +37,9 @@ func validateServices(services []ManifestService) error {
 			return fmt.Errorf("expected a different name for each service, found %q", s.Name)
 		case parameters != "" && parameters != "null" && parameters != "{}":
 			return fmt.Errorf("expected no parameters of the service %q, because the service is user-provided, found some; remove the parameters", s.Name)
+		case utf8.RuneCountInString(s.BindingName) > maxBindingName:
+			return fmt.Errorf("expected a binding name of at most %d characters, found %d for the service %q; choose a shorter name",
+				maxBindingName, utf8.RuneCountInString(s.BindingName), s.Name)
 		}
 		names[s.Name] = true
 	}

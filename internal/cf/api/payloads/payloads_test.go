@@ -80,6 +80,9 @@ func TestManifestsThatCostTooMuchAreRefused(t *testing.T) {
 		"too many instances: refused":                            {"applications: [{name: a, instances: 2147483647}]", "expected instances of at most 1000, found 2147483647"},
 		"too many instances of a worker process: refused":        {"applications: [{name: a, processes: [{type: w, instances: 1001}]}]", "expected instances of at most 1000, found 1001"},
 		"too much memory: refused":                               {"applications: [{name: a, memory: 2T}]", "expected a size of at most 1048576M"},
+		"a name that is too long: refused":                       {"applications: [{name: a}, {name: " + strings.Repeat("x", 251) + "}]", "expected a name of at most 250 characters, found 251"},
+		"a route whose path is too long: refused":                {"applications: [{name: a, routes: [{route: a.example.com/" + strings.Repeat("x", 128) + "}]}]", "expected a path of at most 128 characters, found 129"},
+		"a binding name that is too long: refused":               {"applications: [{name: a, services: [{name: db, binding_name: " + strings.Repeat("ä", 256) + "}]}]", "expected a binding name of at most 255 characters, found 256"},
 		"a disk size that overflows: refused":                    {"applications: [{name: a, disk_quota: 17592186044416M}]", "expected a size"},
 	} {
 		t.Run(name, func(t *testing.T) {

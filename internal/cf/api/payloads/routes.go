@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
@@ -93,10 +94,14 @@ type ManifestRoute struct {
 	Options map[string]json.RawMessage `json:"options"`
 }
 
-// Validate rejects routes with features that Torpor does not implement.
+// Validate rejects routes with features that Torpor does not implement, and paths that the schema of routes would reject
+// only after other apps of the manifest have been applied.
 func (r ManifestRoute) Validate() error {
 	if r.Protocol != "" && r.Protocol != korifiv1alpha1.HTTP1DestinationProtocol {
 		return fmt.Errorf("expected the protocol http1 of the route %s, found %q; remove the protocol", r.Route, r.Protocol)
+	}
+	if _, path := r.Split(); utf8.RuneCountInString(path) > maxPath {
+		return fmt.Errorf("expected a path of at most %d characters, found %d in the route %s; choose a shorter path", maxPath, utf8.RuneCountInString(path), r.Route)
 	}
 	return nil
 }
