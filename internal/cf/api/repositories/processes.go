@@ -34,8 +34,8 @@ func (s *Store) ListProcesses(spaces []string) ([]*korifiv1alpha1.CFProcess, err
 	return listInSpaces[*korifiv1alpha1.CFProcess](s.processes, spaces)
 }
 
-// ListProcessesOfApp returns the processes of an app, the web process first. They are visible to every caller that may
-// see the app.
+// ListProcessesOfApp returns the processes of an app, the web process first. Processes of one type are sorted by age,
+// because only the oldest runs. They are visible to every caller that may see the app.
 func (s *Store) ListProcessesOfApp(ctx context.Context, app *korifiv1alpha1.CFApp) ([]*korifiv1alpha1.CFProcess, error) {
 	found, err := listOfApp[*korifiv1alpha1.CFProcess](ctx, s, app, "list processes", &korifiv1alpha1.CFProcessList{})
 	slices.SortFunc(found, func(a, b *korifiv1alpha1.CFProcess) int {
@@ -45,12 +45,12 @@ func (s *Store) ListProcessesOfApp(ctx context.Context, app *korifiv1alpha1.CFAp
 			}
 			return 1
 		}
-		return cmp.Or(cmp.Compare(isOther(a), isOther(b)), cmp.Compare(a.Spec.ProcessType, b.Spec.ProcessType))
+		return cmp.Or(cmp.Compare(isOther(a), isOther(b)), cmp.Compare(a.Spec.ProcessType, b.Spec.ProcessType), revision.CompareByAge(a, b))
 	})
 	return found, err
 }
 
-// GetProcessByType returns the process of an app that has the given type.
+// GetProcessByType returns the oldest process of an app that has the given type.
 func (s *Store) GetProcessByType(ctx context.Context, app *korifiv1alpha1.CFApp, processType string) (*korifiv1alpha1.CFProcess, error) {
 	processes, err := s.ListProcessesOfApp(ctx, app)
 	if err != nil {
