@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -58,6 +59,8 @@ type Observed struct {
 	// Apps contains the existing apps of the destinations by name. Processes contains their processes by app and type.
 	Apps      map[string]*korifiv1alpha1.CFApp
 	Processes map[string]*korifiv1alpha1.CFProcess
+	// StopEnd is the earliest time at which a Slumber's stop of one of the apps expires. It is zero if none expires.
+	StopEnd time.Time
 	// Services, HTTPRoute and Ingress are the existing objects of the route.
 	Services  []corev1.Service
 	HTTPRoute *gatewayv1.HTTPRoute

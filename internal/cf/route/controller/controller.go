@@ -134,7 +134,12 @@ func (c Controller) report(obj *korifiv1alpha1.CFRoute, seen route.Observed, pla
 		plan.Ready = decision.Unknown(korifiv1alpha1.AddressPublishedReason, "the address could not be published: "+refused.Error())
 	}
 	reconcile.SetConditions(&status.Conditions, map[string]decision.Condition{korifiv1alpha1.ReadyCondition: plan.Ready}, obj.Generation, c.Clock)
-	return reconcile.FollowUp{Rule: plan.Ready.Reason}
+	out := reconcile.FollowUp{Rule: plan.Ready.Reason}
+	if !seen.StopEnd.IsZero() {
+		// The expiry triggers no event.
+		out.RequeueAfter = max(seen.StopEnd.Sub(c.Clock.Now()), time.Millisecond)
+	}
+	return out
 }
 
 // routesOfSameDomains returns the routes of all domains that have the given domain's name. When such a domain is

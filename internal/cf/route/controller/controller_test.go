@@ -20,8 +20,10 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/route"
 	routecontroller "github.com/torpor-dev/torpor/internal/cf/route/controller"
+	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
@@ -229,6 +231,58 @@ func TestTheNextDomainOfANameIsServedWhenTheFirstGoes(t *testing.T) {
 	e.expectReason(t, obj, korifiv1alpha1.DomainMissingReason)
 	testenv.ExpectNoError(t, e.Client.Delete(t.Context(), domains[0]))
 	e.expectReason(t, obj, korifiv1alpha1.AddressPublishedReason)
+}
+
+// No controller reconciles Slumbers in this test, so nothing changes an app when its stop expires.
+func TestAppGetsRequestsAgainWhenASlumbersStopEnds(t *testing.T) {
+	e := getShared(t)
+	for name, row := range map[string]struct {
+		lasts time.Duration
+		// end ends the stop. It is nil for a stop that expires.
+		end func(*korifiv1alpha1.CFApp)
+	}{
+		"stop that expires": {lasts: 4 * time.Second},
+		"stop of an app that a user exempts from Slumbers": {lasts: time.Hour, end: func(app *korifiv1alpha1.CFApp) {
+			app.Annotations[torporv1alpha1.SkipUntilAnnotation] = time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			namespace := e.CreateNamespace(t)
+			e.createApp(t, namespace, "blue")
+			e.createApp(t, namespace, "green")
+			blue := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "blue"}}
+			testenv.ExpectPatched(t, e.Environment, blue, func(app *korifiv1alpha1.CFApp) {
+				key, value, err := stoprecord.ScheduledAnnotation(torporv1alpha1.ScheduledStop{
+					Slumber: "nights", Stops: []torporv1alpha1.StopRecord{{Since: metav1.Now(), Requested: true}},
+					ExpiresAt: new(metav1.NewTime(time.Now().Add(row.lasts))),
+				}, "nights")
+				testenv.ExpectNoError(t, err)
+				app.Annotations = map[string]string{key: value}
+			})
+			obj := e.createRoute(t, namespace, namespace, "blue", "green")
+			e.expectWeights(t, obj, 0, 2)
+			if row.end != nil {
+				testenv.ExpectPatched(t, e.Environment, blue, row.end)
+			}
+			e.expectWeights(t, obj, 2, 2)
+		})
+	}
+}
+
+// expectWeights waits until the HTTPRoute of a route has these weights.
+func (e *env) expectWeights(t *testing.T, obj *korifiv1alpha1.CFRoute, want ...int32) {
+	t.Helper()
+	testenv.Eventually(t, fmt.Sprintf("the weights of %s are %v", obj.Name, want), func() error {
+		published := &gatewayv1.HTTPRoute{}
+		if err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(obj), published); err != nil {
+			return err
+		}
+		var found []int32
+		for _, ref := range published.Spec.Rules[0].BackendRefs {
+			found = append(found, *ref.Weight)
+		}
+		return testenv.ErrorIf(!slices.Equal(found, want), "found %v", found)
+	})
 }
 
 func (e *env) expectNoHTTPRoute(t *testing.T, obj *korifiv1alpha1.CFRoute) {

@@ -15,6 +15,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/process"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 	"github.com/torpor-dev/torpor/internal/cf/route"
@@ -71,6 +72,7 @@ func (c Controller) observeAddress(ctx context.Context, seen *route.Observed) er
 }
 
 func (c Controller) observeApps(ctx context.Context, seen *route.Observed) error {
+	now := c.Clock.Now()
 	for _, d := range seen.Route.Spec.Destinations {
 		if seen.Apps[d.AppRef.Name] != nil {
 			continue
@@ -83,7 +85,10 @@ func (c Controller) observeApps(ctx context.Context, seen *route.Observed) error
 		if err != nil {
 			return fmt.Errorf("read the app: %w", err)
 		}
-		seen.Apps[app.Name] = process.ApplyScheduled(&app, c.Clock.Now())
+		seen.Apps[app.Name] = process.ApplyScheduled(&app, now)
+		if end := stoprecord.ScheduledEnd(app.Status.ScheduledStops, app.Annotations, now); !end.IsZero() && (seen.StopEnd.IsZero() || end.Before(seen.StopEnd)) {
+			seen.StopEnd = end
+		}
 		var list korifiv1alpha1.CFProcessList
 		if err := c.client.List(ctx, &list, client.MatchingFields{byAppOfProcess: keyOfObject(&app)}); err != nil {
 			return fmt.Errorf("list processes of the app: %w", err)
@@ -118,11 +123,11 @@ func (c Controller) observeOwned(ctx context.Context, seen *route.Observed) erro
 	return nil
 }
 
-// scheduledStopsChanged selects changes to the stops that Slumbers request for an app. A stopped app receives no
-// requests while another destination runs.
+// scheduledStopsChanged selects changes to the stops that Slumbers request for an app, and to the app's exemption from
+// them. A stopped app receives no requests while another destination runs.
 func scheduledStopsChanged() predicate.Predicate {
 	return reconcile.FieldChanged(func(app *korifiv1alpha1.CFApp) any {
-		return stoprecord.ListScheduled(app.Status.ScheduledStops, app.Annotations)
+		return []any{stoprecord.ListScheduled(app.Status.ScheduledStops, app.Annotations), app.Annotations[torporv1alpha1.SkipUntilAnnotation]}
 	})
 }
 
