@@ -84,7 +84,8 @@ func (r *Request) checkRoutes(ctx context.Context, wanted payloads.ManifestApp) 
 	return nil
 }
 
-// addressesOfApp returns the URLs of an app's routes in manifest form.
+// addressesOfApp returns the URLs of an app's routes in manifest form. It omits routes whose domain was deleted, because
+// a manifest with such a route cannot be applied.
 func (r *Request) addressesOfApp(ctx context.Context, app *korifiv1alpha1.CFApp) ([]string, error) {
 	routes, err := r.routesOfApp(ctx, app)
 	if err != nil {
@@ -93,7 +94,9 @@ func (r *Request) addressesOfApp(ctx context.Context, app *korifiv1alpha1.CFApp)
 	withDomains, err := r.withDomains(ctx, routes)
 	var all []string
 	for _, one := range withDomains {
-		all = append(all, one.FormatURL())
+		if one.Domain != nil {
+			all = append(all, one.FormatURL())
+		}
 	}
 	return all, err
 }
