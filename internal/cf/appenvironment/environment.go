@@ -43,7 +43,7 @@ func listBoundServices(ctx context.Context, c client.Client, app *korifiv1alpha1
 		return nil, fmt.Errorf("list service bindings: %w", err)
 	}
 	bindings.Items = slices.DeleteFunc(bindings.Items, func(b korifiv1alpha1.CFServiceBinding) bool {
-		return b.Spec.AppRef.Name != app.Name || b.Spec.Type == "key" || !b.DeletionTimestamp.IsZero()
+		return !process.IsBound(app, &b)
 	})
 	if len(bindings.Items) == 0 {
 		return nil, nil

@@ -24,6 +24,12 @@ type BoundService struct {
 	Credentials []byte
 }
 
+// IsBound reports whether an app receives credentials through a binding: the binding is of this app, is no service key,
+// and is not being deleted.
+func IsBound(app *korifiv1alpha1.CFApp, binding *korifiv1alpha1.CFServiceBinding) bool {
+	return binding.Spec.AppRef.Name == app.Name && binding.Spec.Type != "key" && binding.DeletionTimestamp.IsZero()
+}
+
 // NewBoundService returns the bound service of a binding.
 func NewBoundService(instance *korifiv1alpha1.CFServiceInstance, binding *korifiv1alpha1.CFServiceBinding, credentials []byte) BoundService {
 	return BoundService{

@@ -260,7 +260,8 @@ func deleteServiceBinding(ctx context.Context, r *Request) (Response, error) {
 	return Response{Status: http.StatusNoContent}, r.Store.DeleteServiceBinding(ctx, r.Caller, binding)
 }
 
-// describeServices returns VCAP_SERVICES for the app's next revision, or no variable if no service is bound.
+// describeServices returns VCAP_SERVICES for the app's next revision, or no variable if no service is bound. It selects
+// bindings and services as package appenvironment does.
 func (r *Request) describeServices(ctx context.Context, app *korifiv1alpha1.CFApp) (map[string]json.RawMessage, error) {
 	bindings, err := r.Store.ListServiceBindings(ctx, []string{app.Namespace})
 	if err != nil {
@@ -273,7 +274,7 @@ func (r *Request) describeServices(ctx context.Context, app *korifiv1alpha1.CFAp
 	var bound []process.BoundService
 	for _, b := range bindings {
 		at := slices.IndexFunc(instances, func(s *korifiv1alpha1.CFServiceInstance) bool { return s.Name == b.Spec.Service.Name })
-		if b.Spec.AppRef.Name != app.Name || at < 0 {
+		if !process.IsBound(app, b) || at < 0 || instances[at].Spec.Type != korifiv1alpha1.UserProvidedService {
 			continue
 		}
 		credentials, err := r.Store.GetCredentials(ctx, r.Caller, instances[at])
