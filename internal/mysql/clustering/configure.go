@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/torpor-dev/torpor/internal/decision"
+	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
 
 // The rules in this file turn one instance into the primary and the other instances into its replicas.
@@ -197,21 +198,33 @@ func needsClone(i *instanceFacts) bool {
 	return !i.IsPrimary && i.cluster.primary.Reachable && i.MayActNow && i.IsEmptyReplica && i.IsReadOnly && !i.cluster.any(isCloning)
 }
 
+// isRecloneRequested reports whether a re-clone of an instance is requested. The request for all errant replicas does not
+// apply to a replica that is ahead: the primary may have acknowledged these transactions, so only the user discards them.
+func isRecloneRequested(i *instanceFacts) bool {
+	return i.Pod.Reclone || i.cluster.ReclonesErrant && i.IsErrant && i.Ahead.IsEmpty()
+}
+
 // mayBeRecloned reports whether a re-clone of an instance is requested, and enough other instances acknowledge commits.
 // A clone waits for the commits of the primary's clients.
 func mayBeRecloned(i *instanceFacts) bool {
 	d, p := i.cluster, i.cluster.primary
-	isWanted := i.Pod.Reclone || d.ReclonesErrant && !i.Errant.IsEmpty()
 	isBusy := d.any(func(other *instanceFacts) bool { return other.Clone == Cloning })
 	isSpare := d.count(func(other *instanceFacts) bool { return other != i && other.Acknowledges }) >= d.requiredAcks
-	return isWanted && isComparable(i) && !i.Held.IsEmpty() && i.MayActNow && i.IsReadOnly && i.SemiSync.Waiting == 0 &&
+	return isRecloneRequested(i) && isComparable(i) && !i.Held.IsEmpty() && i.MayActNow && i.IsReadOnly && i.SemiSync.Waiting == 0 &&
 		(p.IsWritable || d.staysReadOnly()) && d.primaryIsConfigured && !d.commitsAreStalled && !isBusy && isSpare
 }
 
 // needsDiscardRecord reports whether a re-clone would discard transactions that the status does not list yet. The list
 // remains in the status after the re-clone.
 func needsDiscardRecord(i *instanceFacts) bool {
-	return i.MayBeRecloned && !i.Discarded.Contains(i.Errant)
+	return i.MayBeRecloned && !i.Discarded.Contains(discardedBy(i))
+}
+
+// discardedBy returns the transactions that a re-clone of a replica discards: those that the instance executed or
+// received, and that the primary neither executed nor is committing.
+func discardedBy(i *instanceFacts) gtid.Set {
+	d, p := i.cluster, i.cluster.primary
+	return d.withoutOutside(i.Held.Subtract(p.Executed).Subtract(p.Owned))
 }
 
 func isLabelledBeforeReclone(i *instanceFacts) bool {
@@ -239,8 +252,15 @@ func discardData(d *derivedFacts, i *instanceFacts) Plan {
 		Why: fmt.Sprintf("instance %d is emptied to become a copy of the primary", i.Index),
 	}
 	note := fmt.Sprintf("Instance %d is re-cloned from instance %d", i.Index, d.primary.Index)
-	if !i.Errant.IsEmpty() {
-		note += "; the instance had " + abbreviateSet(i.Errant) + ", which the primary does not have and no primary has acknowledged to a client; status.instances lists these transactions"
+	all := discardedBy(i)
+	if lost := all.NumberedBy(d.primary.UUID); !lost.IsEmpty() {
+		note += "; the instance had " + abbreviateSet(lost) + ", which the primary may have acknowledged and lost"
+	}
+	if others := all.NotNumberedBy(d.primary.UUID); !others.IsEmpty() {
+		note += "; the instance had " + abbreviateSet(others) + ", which the primary does not have and no primary has acknowledged to a client"
+	}
+	if !all.IsEmpty() {
+		note += "; status.instances lists these transactions"
 	}
 	plan.Events = []decision.Event{warningEvent(EventRecloned, note)}
 	return plan

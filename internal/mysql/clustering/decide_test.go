@@ -328,6 +328,9 @@ func TestDecide(t *testing.T) {
 		"an errant replica is not emptied while commits are stalled":                                      {healthyCluster(reclonesErrant, withInstance(0, commitWaiting), stalledFor(0, stallTimeout), withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled, discarded)), settledAs(StateIncomplete)},
 		"an errant replica is not emptied while a stop is requested":                                      {healthyCluster(stopAsked, reclonesErrant, withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled, discarded)), decision{"clustering has stopped", nothing, StateDegraded}},
 		"an errant replica that cannot be compared is not emptied":                                        {healthyCluster(reclonesErrant, withInstance(0, doesNotAnswer), withInstance(2, ioStopped, unlabelled, func(s *Instance) { s.KnownErrant = true })), decision{"the primary does not answer", nothing, StateIncomplete}},
+		"an errant replica that is also ahead of the primary is emptied only by a request on its Pod":     {healthyCluster(reclonesErrant, withInstance(2, executed("0:1-10,2:1"), ioStopped, unlabelled, discarded)), settledAs(StateDegraded)},
+		"transactions that a replica is ahead are recorded before its re-clone":                           {healthyCluster(withInstance(2, askedToReclone, executed("0:1-10"), unlabelled)), decision{"record transactions that a re-clone discards", nothing, StateDegraded}},
+		"transactions that only a relay log has are recorded before its re-clone":                         {healthyCluster(withInstance(2, askedToReclone, withUnappliedRelayLog, unlabelled)), decision{"record transactions that a re-clone discards", nothing, StateHealthy}},
 		"a replica with a re-clone request loses its label":                                               {healthyCluster(withInstance(1, askedToReclone)), decision{"hide an instance before its re-clone", SetRole{1, RoleNone}, StateHealthy}},
 		"an unlabelled replica with a re-clone request is emptied":                                        {healthyCluster(withInstance(1, askedToReclone, unlabelled)), decision{"empty an instance for its re-clone", DiscardData{1}, StateHealthy}},
 		"a re-clone request of an empty replica is cleared":                                               {healthyCluster(withInstance(1, askedToReclone, withoutData, unlabelled)), decision{"clear a re-clone request", ClearReclone{1}, StateDegraded}},
@@ -660,6 +663,10 @@ func TestConditions(t *testing.T) {
 		"a replica that is ahead is unhealthy": {healthyCluster(withInstance(2, executed("0:1-9:11"))), reported{
 			"True Initialized: The cluster has a primary", "True Degraded: The primary, instance 0, is in service",
 			"False Degraded: instance 2 is ahead of the primary by " + uuid(0) + ":11; the primary will use these GTIDs for other transactions, which this instance will skip; re-clone it with kubectl moco reclone NAME --index 2", active,
+		}},
+		"an errant replica that is ahead is not announced to be re-cloned": {healthyCluster(reclonesErrant, withInstance(2, executed("0:1-10,2:1"), ioStopped, unlabelled)), reported{
+			up, "True Degraded: The primary, instance 0, is in service",
+			"False Degraded: instance 2 is errant: the primary does not have " + uuid(2) + ":1 of this instance; re-clone it with kubectl moco reclone NAME --index 2", active,
 		}},
 		"an account that the primary refuses is listed": {healthyCluster(withInstance(0, doesNotAnswer, refusesAdmin)), reported{
 			up, "Unknown PrimaryUnanswered: The primary, instance 0, did not answer; the instance " + refusal("moco-admin"),
@@ -1232,6 +1239,43 @@ func TestWithResult(t *testing.T) {
 	}
 	if len(m.Instances) != 2 {
 		t.Errorf("expected the history before to be untouched, found %+v", m)
+	}
+}
+
+// TestRecloneReportsDiscardedTransactions checks that the status lists the transactions that only the re-cloned instance
+// has, and that the event says which of them a primary may have acknowledged.
+func TestRecloneReportsDiscardedTransactions(t *testing.T) {
+	const isRecloned = "Instance 2 is re-cloned from instance 0"
+	for name, row := range map[string]struct {
+		executed, discards, note string
+	}{
+		"an errant replica: not acknowledged by a primary": {
+			"0:1-9,2:1", "2:1", isRecloned + "; the instance had " + uuid(2) + ":1, which the primary does not have and no primary has acknowledged to a client; " +
+				"status.instances lists these transactions",
+		},
+		"a replica that is ahead: possibly acknowledged": {
+			"0:1-10", "0:10", isRecloned + "; the instance had " + uuid(0) + ":10, which the primary may have acknowledged and lost; " +
+				"status.instances lists these transactions",
+		},
+		"an errant replica that is ahead: both are listed": {
+			"0:1-10,2:1", "0:10,2:1", isRecloned + "; the instance had " + uuid(0) + ":10, which the primary may have acknowledged and lost; the instance had " +
+				uuid(2) + ":1, which the primary does not have and no primary has acknowledged to a client; status.instances lists these transactions",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := healthyCluster(withInstance(2, askedToReclone, executed(row.executed), unlabelled))
+			if strings.Contains(row.executed, ",") {
+				ioStopped(&o.Instances[2]) // An errant replica is isolated first.
+			}
+			o.Instances[2].Discarded = Decide(o).Instances[2].Discarded
+			p := Decide(o)
+			if got, want := o.Instances[2].Discarded, parseTestSet(row.discards); !got.Equal(want) {
+				t.Errorf("expected the record %s, found %s", want, got)
+			}
+			if len(p.Events) != 1 || p.Events[0].Reason != EventRecloned || p.Events[0].Note != row.note {
+				t.Errorf("expected the event %q, found %+v", row.note, p)
+			}
+		})
 	}
 }
 

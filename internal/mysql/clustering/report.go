@@ -47,7 +47,7 @@ func report(d *derivedFacts, plan Plan) Plan {
 			r.Gap = i.MissingPurged
 		}
 		if r.Discarded = i.Discarded; plan.RecordsDiscard && i.MayBeRecloned {
-			r.Discarded = r.Discarded.Union(i.Errant)
+			r.Discarded = r.Discarded.Union(discardedBy(i))
 		}
 		if r.InSync {
 			plan.Synced++
@@ -245,7 +245,7 @@ const errExpired, errMustChange = 1862, 1820
 
 // adviseReclone returns how to re-clone an instance, or that its re-clone is already requested.
 func adviseReclone(i *instanceFacts) string {
-	if i.Pod.Reclone || i.cluster.ReclonesErrant && i.IsErrant {
+	if isRecloneRequested(i) {
 		return "the instance is re-cloned once the primary is in service and has enough other replicas"
 	}
 	return fmt.Sprintf("re-clone it with kubectl moco reclone NAME --index %d", i.Index)
