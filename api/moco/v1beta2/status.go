@@ -278,7 +278,7 @@ type InstanceStatus struct {
 	// +optional
 	MissingGTIDs string `json:"missingGTIDs,omitempty"`
 	// DiscardedGTIDs is the set of transactions that the primary did not have, and that this instance lost when it was
-	// cloned again. No primary acknowledged them to a client.
+	// cloned again. No primary acknowledged them to a client, except perhaps those with the UUID of the primary.
 	// +optional
 	DiscardedGTIDs string `json:"discardedGTIDs,omitempty"`
 	// LagSeconds is the replication lag of the instance.

@@ -4,6 +4,8 @@ package moco
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -18,8 +20,9 @@ func (a *commands) newRecloneCommand() *cobra.Command {
 		Short: "Replace a replica with a new copy of the primary",
 		Long: `Replace a replica with a new copy of the primary, by an annotation on its pod that is removed when the replica is empty.
 The copy waits until the primary is in service and enough other replicas acknowledge. It discards transactions that only
-the replica has. Without --force such a copy is refused with exit code 4, and the transactions are printed. No
-primary has acknowledged them to a client. Afterwards status.instances lists them as discardedGTIDs.`,
+the replica has. Without --force such a copy is refused with exit code 4, and the transactions are printed. The primary
+may have acknowledged and lost those with its own UUID; no primary acknowledged the others. Afterwards status.instances
+lists them as discardedGTIDs.`,
 		Example: `  # After a failover, when instance 2 has transactions that the primary does not have
   kubectl moco reclone test --index 2 --force`,
 		Args:              cobra.ExactArgs(1),
@@ -45,10 +48,8 @@ func (a *commands) requestReclone(cmd *cobra.Command, name string, index int, fo
 	case index == primary:
 		return fmt.Errorf("%s: expected a replica, found that instance %d is the primary; switch over first", describeCluster(c), index)
 	}
-	for _, i := range c.Status.Instances {
-		if i.Ordinal == index && i.ErrantGTIDs != "" && !force {
-			return exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: instance %d has transactions that the primary does not have, and a copy of the primary discards them: %s; use --force if these transactions are not needed", describeCluster(c), index, i.ErrantGTIDs)}
-		}
+	if lost := describeDiscarded(c, index); lost != "" && !force {
+		return exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: instance %d has transactions that the primary does not have, and a copy of the primary discards them: %s; use --force if these transactions are not needed", describeCluster(c), index, lost)}
 	}
 	if err := kube.annotatePod(cmd.Context(), c, index, mocov1beta2.RecloneAnnotation); err != nil {
 		return err
@@ -56,4 +57,20 @@ func (a *commands) requestReclone(cmd *cobra.Command, name string, index int, fo
 	fmt.Fprintf(a.Out, "requested a copy of instance %d into instance %d of %s\n", primary, index, describeCluster(c))
 	a.sayThatClusteringIsStopped(c)
 	return nil
+}
+
+// describeDiscarded returns the transactions that only an instance has according to the status, or "" if there are none.
+func describeDiscarded(c *mocov1beta2.MySQLCluster, index int) string {
+	var sets []string
+	for _, i := range c.Status.Instances {
+		for _, set := range []string{i.AheadGTIDs, i.ErrantGTIDs} {
+			if i.Ordinal == index && set != "" {
+				sets = append(sets, set)
+			}
+		}
+	}
+	if len(sets) == 0 && slices.Contains(c.Status.ErrantReplicaList, index) {
+		return "unknown while the instance or the primary does not answer"
+	}
+	return strings.Join(sets, ",")
 }
