@@ -147,6 +147,8 @@ func executed(text string) func(*Instance) {
 // withUnappliedRelayLog gives the instance a received transaction that it has not applied.
 func withUnappliedRelayLog(s *Instance) { s.Channel.Retrieved = parseTestSet("0:10") }
 
+func receivedNinth(s *Instance) { s.Channel.Retrieved = parseTestSet("0:9") }
+
 func statementPending(since time.Duration) func(*Instance) {
 	return func(s *Instance) { s.Pending, s.PendingFor = true, since }
 }
@@ -248,6 +250,7 @@ func TestDecide(t *testing.T) {
 		"the IO thread of a fenced replica that its source rejected is not started again":                      {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped, ioError(1236)), withInstance(2, podNotReady)), decision{"primary has failed", nothing, StateLost}},
 		"a primary that lost its volume has failed":                                                            {healthyCluster(withInstance(0, serverRestarted, withoutData)), decision{"fence for a failover", StopIO{[]int{1, 2}}, StateFailed}},
 		"a primary that lost its last transactions has failed":                                                 {healthyCluster(withInstance(0, serverRestarted, withoutChannel, executed("0:1-8"))), decision{"fence for a failover", StopIO{[]int{1, 2}}, StateFailed}},
+		"a primary that lost transactions that relay logs contain has failed":                                  {healthyCluster(withInstance(0, serverRestarted, withoutChannel, executed("0:1-8")), withInstance(1, executed("0:1-8"), receivedNinth), withInstance(2, executed("0:1-8"))), decision{"fence for a failover", StopIO{[]int{1, 2}}, StateFailed}},
 		"a failover waits for the primary if all servers have just started":                                    {healthyCluster(withInstance(0, podNotReady), withInstance(1, serverRestarted), withInstance(2, serverRestarted), missedLooks(9, time.Second)), decision{"the primary does not answer", nothing, StateIncomplete}},
 		"a failover waits for the primary for at most thirty seconds if all servers have just started":         {healthyCluster(withInstance(0, podNotReady), withInstance(1, serverRestarted), withInstance(2, serverRestarted), missedLooks(9, clusterStartTimeout)), decision{"fail over", PromoteInStatus{1, 0}, StateFailed}},
 		"a failover waits for a hanging primary only until the stall timeout if all servers have just started": {healthyCluster(withInstance(0, doesNotAnswer), withInstance(1, serverRestarted), withInstance(2, serverRestarted), missedLooks(9, stallTimeout)), decision{"fail over", PromoteInStatus{1, 0}, StateFailed}},
@@ -330,7 +333,7 @@ func TestDecide(t *testing.T) {
 		"an errant replica that cannot be compared is not emptied":                                        {healthyCluster(reclonesErrant, withInstance(0, doesNotAnswer), withInstance(2, ioStopped, unlabelled, func(s *Instance) { s.KnownErrant = true })), decision{"the primary does not answer", nothing, StateIncomplete}},
 		"an errant replica that is also ahead of the primary is emptied only by a request on its Pod":     {healthyCluster(reclonesErrant, withInstance(2, executed("0:1-10,2:1"), ioStopped, unlabelled, discarded)), settledAs(StateDegraded)},
 		"transactions that a replica is ahead are recorded before its re-clone":                           {healthyCluster(withInstance(2, askedToReclone, executed("0:1-10"), unlabelled)), decision{"record transactions that a re-clone discards", nothing, StateDegraded}},
-		"transactions that only a relay log has are recorded before its re-clone":                         {healthyCluster(withInstance(2, askedToReclone, withUnappliedRelayLog, unlabelled)), decision{"record transactions that a re-clone discards", nothing, StateHealthy}},
+		"transactions that only a relay log has are recorded before its re-clone":                         {healthyCluster(withInstance(2, askedToReclone, withUnappliedRelayLog, unlabelled)), decision{"record transactions that a re-clone discards", nothing, StateDegraded}},
 		"a replica with a re-clone request loses its label":                                               {healthyCluster(withInstance(1, askedToReclone)), decision{"hide an instance before its re-clone", SetRole{1, RoleNone}, StateHealthy}},
 		"an unlabelled replica with a re-clone request is emptied":                                        {healthyCluster(withInstance(1, askedToReclone, unlabelled)), decision{"empty an instance for its re-clone", DiscardData{1}, StateHealthy}},
 		"a re-clone request of an empty replica is cleared":                                               {healthyCluster(withInstance(1, askedToReclone, withoutData, unlabelled)), decision{"clear a re-clone request", ClearReclone{1}, StateDegraded}},

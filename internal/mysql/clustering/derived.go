@@ -103,9 +103,9 @@ type instanceFacts struct {
 	// IsErrant means that the instance has transactions that must not reach any other instance. While it cannot be
 	// compared with the primary, the result of the last comparison applies.
 	IsErrant bool
-	// Ahead is the set of the primary's own transactions that the instance executed, and that the primary neither
-	// executed nor is committing now. The primary will use these GTIDs for other transactions, which the instance will
-	// skip.
+	// Ahead is the set of the primary's own transactions that the instance executed or received, and that the primary
+	// neither executed nor is committing now. The primary will use these GTIDs for other transactions, which the
+	// instance will skip.
 	Ahead gtid.Set
 	// MissingPurged is the set of transactions that the instance lacks and the primary has purged.
 	MissingPurged gtid.Set
@@ -192,7 +192,7 @@ func (d *derivedFacts) compareWithPrimary() {
 	d.primaryMayHaveLostData = p.Reachable && p.Executed.IsEmpty() && d.any(func(i *instanceFacts) bool { return !i.Reachable })
 	for _, i := range d.instances {
 		if !i.IsPrimary && p.Reachable && i.Reachable && p.UUID != "" {
-			i.Ahead = i.Executed.NumberedBy(p.UUID).Subtract(p.Executed).Subtract(p.Owned)
+			i.Ahead = i.Held.NumberedBy(p.UUID).Subtract(p.Executed).Subtract(p.Owned)
 		}
 	}
 	d.primaryLostData = p.Reachable && p.SuperReadOnly && d.any(func(i *instanceFacts) bool {
