@@ -198,9 +198,9 @@ func markErrantInstances(ctx context.Context, servers []*mysqlServer, all []inst
 			seen[i].HasNoPrimary = true
 			continue
 		}
-		// The primary is queried after the replicas, so it has usually executed every transaction that they had
-		// executed.
-		known, err := servers[primary].hasExecuted(ctx, f.executed)
+		// The primary is queried after the replicas, so it has executed or is committing every transaction that they
+		// received from it.
+		known, err := servers[primary].hasExecutedOrCommits(ctx, f.executed)
 		if err != nil {
 			return fmt.Errorf("compare instance %d with the primary: %w", i, err)
 		}

@@ -361,6 +361,12 @@ func TestReplicaIsDumped(t *testing.T) {
 	}) {
 		t.Errorf("expected a warning about the event that a replica has disabled, found %q", restored.Warnings)
 	}
+	commitInReplicaFirst(t, source, replica, func() {
+		status, err := e.runBackup(t.Context(), t, source.Address, replica.Address)
+		if err != nil || status.SourceIndex != 1 || len(status.Warnings) > 0 {
+			t.Errorf("expected the replica although the primary still commits one of its transactions, found %+v, %v", status, err)
+		}
+	})
 	execStatements(t, replica, "stop replica sql_thread")
 	status, err := e.runBackup(t.Context(), t, source.Address, replica.Address)
 	if err != nil || status.SourceIndex != 0 || len(status.Warnings) != 1 || !strings.Contains(status.Warnings[0], "instance 1 does not replicate") {
@@ -374,6 +380,32 @@ func TestReplicaIsDumped(t *testing.T) {
 	execStatements(t, replica, "set global super_read_only = off", "set global read_only = off")
 	_, err = e.runBackup(t.Context(), t, source.Address, replica.Address)
 	expectError(t, err, "expected one primary, found two: instances 0 and 1")
+}
+
+// commitInReplicaFirst executes a transaction of the source in the replica while the source has not committed it, as if
+// the commit waited for the acknowledgement of another replica. It then runs during, and commits the transaction in the
+// source.
+func commitInReplicaFirst(t *testing.T, source, replica *mysqld.Server, during func()) {
+	t.Helper()
+	next := "set gtid_next = '" + queryOne(t, source, "select @@server_uuid") + ":1000000'"
+	withAdmin(t, source, func(db *sql.DB) {
+		conn, err := db.Conn(t.Context())
+		testenv.ExpectNoError(t, err)
+		run := func(conn *sql.Conn, statements ...string) {
+			for _, statement := range statements {
+				_, err := conn.ExecContext(t.Context(), statement)
+				testenv.ExpectNoError(t, err)
+			}
+		}
+		run(conn, next, "begin")
+		withAdmin(t, replica, func(db *sql.DB) {
+			conn, err := db.Conn(t.Context())
+			testenv.ExpectNoError(t, err)
+			run(conn, "set global super_read_only = off", next, "begin", "commit", "set gtid_next = automatic", "set global super_read_only = on")
+		})
+		during()
+		run(conn, "commit")
+	})
 }
 
 // TestCopyIsDumped uses a cluster of two read-only instances. The first one follows an external server.

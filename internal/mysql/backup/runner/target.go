@@ -345,11 +345,18 @@ func (s *mysqlServer) queryFacts(ctx context.Context) instanceFacts {
 	return f
 }
 
-func (s *mysqlServer) hasExecuted(ctx context.Context, gtids string) (bool, error) {
+// knowsStatement compares a GTID set with the transactions that the server has executed or is committing. Those that are
+// being committed are read first, so a transaction that is committed in between is in at least one of the sets.
+// gtid_owned contains the ID of the committing session after each number.
+const knowsStatement = `select gtid_subset(?, concat_ws(',', nullif(regexp_replace(@@global.gtid_owned, '#[0-9]+', ''), ''), @@global.gtid_executed))`
+
+// hasExecutedOrCommits reports whether the server has executed, or is committing, all transactions of a GTID set. A
+// replica may have executed a transaction whose commit still waits for other replicas.
+func (s *mysqlServer) hasExecutedOrCommits(ctx context.Context, gtids string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	var yes bool
-	if err := s.db.QueryRowContext(ctx, "select gtid_subset(?, @@gtid_executed)", gtids).Scan(&yes); err != nil {
+	if err := s.db.QueryRowContext(ctx, knowsStatement, gtids).Scan(&yes); err != nil {
 		return false, fmt.Errorf("compare GTID sets: %w", err)
 	}
 	return yes, nil
