@@ -414,7 +414,7 @@ type RestoreDurability struct{ Index int }
 type RenewAccounts struct{ Index int }
 
 // RenewChannel makes a replica verify its source with the certificate authority in its own Secret, unless the source
-// uses another Secret. It also makes the replica log in with the newest password.
+// uses another Secret. It also makes the replica log in with the newest password that every server accepts.
 type RenewChannel struct{ Index int }
 
 // ReloadCertificate makes a server load the certificate that its files contain now.

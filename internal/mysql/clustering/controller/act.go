@@ -269,7 +269,7 @@ func (s *observation) configureReplica(ctx context.Context, do clustering.Config
 func (s *observation) renewChannel(ctx context.Context, do clustering.RenewChannel) error {
 	from, err := s.sourceOf(do.Index, s.Primary, mysqlusers.ReplicationUser)
 	if err == nil {
-		from.As.Password, err = s.newestPassword(mysqlusers.ReplicationUser)
+		from.As.Password, err = s.acceptedPassword(mysqlusers.ReplicationUser)
 	}
 	if err != nil {
 		return err

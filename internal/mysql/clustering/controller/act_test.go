@@ -8,11 +8,14 @@ import (
 	"fmt"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/torpor-dev/torpor/internal/mysql/clustering"
+	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
@@ -56,6 +59,40 @@ func TestAFailedActNamesTheSecret(t *testing.T) {
 			err := row.fail(t)
 			testenv.ExpectEqual(t, "description", row.want, describeError(err))
 			testenv.ExpectEqual(t, "description of what it is a part of", row.want, describeError(errors.Join(fmt.Errorf("clone: %w", err))))
+		})
+	}
+}
+
+// TestChannelGetsAnAcceptedPassword covers channels that are renewed during a rotation, for example because the Secret
+// with the certificate of a Pod changes.
+func TestChannelGetsAnAcceptedPassword(t *testing.T) {
+	t.Parallel()
+	current := map[string][]byte{mysqlusers.PasswordKeyOf(mysqlusers.ReplicationUser): []byte("current")}
+	rotating := mysqlusers.AddNextPasswords(current, func() string { return "next" })
+	for name, row := range map[string]struct {
+		passwords map[string][]byte
+		rotation  string
+		instances []string // instances holds the rotations that the instances have executed.
+		want      string
+	}{
+		"no rotation: the current password":                            {current, "", []string{"", ""}, "current"},
+		"new passwords that no server accepts: the current password":   {rotating, "r", []string{"", ""}, "current"},
+		"new passwords that only the primary accepts: the current one": {rotating, "r", []string{"r", ""}, "current"},
+		"new passwords that every server accepts: the new password":    {rotating, "r", []string{"r", "r"}, "next"},
+		"rotation that cannot be observed: the current password":       {rotating, "", []string{"", ""}, "current"},
+		"rotation whose passwords were promoted: the current password": {current, "r", []string{"r", "r"}, "current"},
+		"discarded passwords, which end the rotation: the current one": {current, "r", []string{"", ""}, "current"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			seen := observation{readSecret: func() (*corev1.Secret, error) { return &corev1.Secret{Data: row.passwords}, nil }}
+			seen.Rotation.ID = row.rotation
+			for _, executed := range row.instances {
+				seen.Instances = append(seen.Instances, clustering.Instance{Rotation: executed})
+			}
+			got, err := seen.acceptedPassword(mysqlusers.ReplicationUser)
+			testenv.ExpectNoError(t, err)
+			testenv.ExpectEqual(t, "password", row.want, got)
 		})
 	}
 }

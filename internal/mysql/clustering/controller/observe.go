@@ -318,6 +318,16 @@ func (s *observation) newestPassword(user string) (string, error) {
 	return findPassword(secret.Name, mysqlusers.PromoteNextPasswords(secret.Data), mysqlusers.PasswordKeyOf(user))
 }
 
+// acceptedPassword returns the newest password of an account that every server accepts. During a rotation, this is the
+// new password once all instances have executed the password change, and until then the current one.
+func (s *observation) acceptedPassword(user string) (string, error) {
+	isBehind := func(i clustering.Instance) bool { return i.Rotation != s.Rotation.ID }
+	if s.Rotation.ID == "" || slices.ContainsFunc(s.Instances, isBehind) {
+		return s.password(user)
+	}
+	return s.newestPassword(user)
+}
+
 func findPassword(secret string, data map[string][]byte, key string) (string, error) {
 	if len(data[key]) == 0 {
 		return "", secretError{problem: fmt.Sprintf("the Secret %s: expected a password under the key %s, found none; add it", secret, key)}
