@@ -554,6 +554,7 @@ func notReplicatingFor(d time.Duration) func(*Observed) {
 	return func(o *Observed) { o.History.Instances[1].NotReplicatingSince = o.Now.Add(-d) }
 }
 
+func offline(o *Observed)        { o.Offline = true }
 func reclonesErrant(o *Observed) { o.ReclonesErrant = true }
 func askedToReclone(s *Instance) { s.Pod.Reclone = true }
 func discarded(s *Instance)      { s.Discarded = parseTestSet("2:1") }
@@ -701,6 +702,13 @@ func TestConditions(t *testing.T) {
 		"a cluster without a primary is not initialized": {healthyCluster(newCluster, withInstance(2, podNotReady)), reported{
 			"False Incomplete: the first primary is chosen once every instance answers; instance 2 does not answer",
 			"False Incomplete: instance 2 does not answer", "False Incomplete: instance 2 does not answer", active,
+		}},
+		"an offline cluster that never had a primary is not initialized": {healthyCluster(newCluster, offline), reported{
+			"False Offline: The cluster is offline; its first primary is chosen when every instance runs", "False Offline: The cluster is Offline",
+			"False Offline: The cluster is Offline", active,
+		}},
+		"an offline cluster with a primary is initialized": {healthyCluster(offline), reported{
+			up, "False Offline: The cluster is Offline", "False Offline: The cluster is Offline", active,
 		}},
 		"a switchover that is delayed until no replica lags is reported": {healthyCluster(deletionLimit, withInstance(0, askedToStepDown, protected), withInstance(2, laggingByAMinute)), reported{
 			up, "True Healthy: The primary, instance 0, is in service", "True Healthy: Every replica follows the primary, instance 0; " +

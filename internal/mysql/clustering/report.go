@@ -271,7 +271,9 @@ func initialized(d *derivedFacts) decision.Condition {
 		return decision.False(string(d.state), describeCopy(d))
 	case d.state == StateRestoring:
 		return decision.False(string(d.state), "The primary is being restored from a backup")
-	case !d.hasPrimary() && d.state != StateOffline:
+	case !d.hasPrimary() && d.state == StateOffline:
+		return decision.False(string(d.state), "The cluster is offline; its first primary is chosen when every instance runs")
+	case !d.hasPrimary():
 		return decision.False(string(d.state), describeMissingPrimary(d))
 	default:
 		return decision.True(mocov1beta2.InitializedReason, "The cluster has a primary")
