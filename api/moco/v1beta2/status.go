@@ -224,7 +224,8 @@ type Pause struct {
 
 // StartFinding is a problem that a start of clustering would encounter.
 type StartFinding struct {
-	// Severity is refuse or warn.
+	// Severity is refuse or warn. Without --force, kubectl moco refuses a start because of a problem of severity refuse.
+	// The manager refuses it, too, unless a start loses nothing.
 	Severity string `json:"severity"`
 	// Message describes the problem, and how a start of clustering handles it.
 	Message string `json:"message"`

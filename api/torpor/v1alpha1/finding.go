@@ -19,7 +19,8 @@ const (
 	PausedFinding = "Paused"
 	// StoppedBySlumberFinding means that a Slumber also stops the object, so a start has no effect until the Slumber ends its stop.
 	StoppedBySlumberFinding = "StoppedBySlumber"
-	// StartRefusedFinding means that the manager refuses the start, for example because the start would lose data.
+	// StartRefusedFinding means that the manager or kubectl moco refuses the start, for example because the start would
+	// lose data.
 	StartRefusedFinding = "StartRefused"
 	// StopRefusedFinding means that the manager refuses the stop, for example because another object would start the
 	// object again.

@@ -4,11 +4,11 @@ package clustering
 
 import "fmt"
 
-// FindingSeverity is the severity of a finding: whether it prevents a start of clustering.
+// FindingSeverity is the severity of a finding: whether kubectl moco refuses a start of clustering because of it.
 type FindingSeverity string
 
 // These are the severities. A start in spite of a Refuse finding leaves instances without replication, loses
-// transactions or changes the primary.
+// transactions or changes the primary. The manager also refuses it, unless the finding is harmless.
 const (
 	Warn   FindingSeverity = "warn"
 	Refuse FindingSeverity = "refuse"

@@ -240,8 +240,9 @@ func (c plannedCluster) effects(r preflight.PlanRequest) []string {
 	}
 }
 
-// judgeStart returns a finding if the manager would refuse to start clustering, according to the last report in the
-// status.
+// judgeStart returns a finding if kubectl moco would refuse to start clustering without --force, according to the last
+// report in the status. The manager refuses in most of these cases. It starts clustering if nothing is lost, for example
+// if only the primary does not answer.
 func (c plannedCluster) judgeStart() []preflight.Finding {
 	if !c.isClustering || c.Status.Pause == nil {
 		return nil
