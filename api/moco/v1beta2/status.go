@@ -170,7 +170,7 @@ type BackupStatus struct {
 	// BinlogSize is the size of the cluster's binary logs in the bucket, in bytes.
 	// +optional
 	BinlogSize int64 `json:"binlogSize"`
-	// WorkDirUsage is a field of MOCO. Torpor sets it to 0.
+	// WorkDirUsage is a field of MOCO. Torpor sets it to 0, because it streams backups to the bucket.
 	// +optional
 	WorkDirUsage int64 `json:"workDirUsage"`
 	// Warnings lists problems that did not prevent the backup.

@@ -25,7 +25,7 @@ func NewMetrics() *Metrics {
 		elapsed:     prometheus.NewDesc("moco_backup_elapsed_seconds", "The number of seconds taken for the last backup", labels, nil),
 		dumpBytes:   prometheus.NewDesc("moco_backup_dump_bytes", "The size of compressed full backup data", labels, nil),
 		binlogBytes: prometheus.NewDesc("moco_backup_binlog_bytes", "The size of compressed binlog files", labels, nil),
-		workDir:     prometheus.NewDesc("moco_backup_workdir_usage_bytes", "The maximum usage of the working directory", labels, nil),
+		workDir:     prometheus.NewDesc("moco_backup_workdir_usage_bytes", "The maximum usage of the working directory; 0, because backups are streamed to the bucket", labels, nil),
 		warnings:    prometheus.NewDesc("moco_backup_warnings", "The number of warnings in the last successful backup", labels, nil),
 	}
 }
