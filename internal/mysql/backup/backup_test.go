@@ -300,18 +300,31 @@ func TestACopyIsBackedUpAsOne(t *testing.T) {
 
 func TestResult(t *testing.T) {
 	long := strings.Repeat("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5,", 100)
-	for name, row := range map[string]struct{ status, want mocov1beta2.BackupStatus }{
+	for name, row := range map[string]struct {
+		status mocov1beta2.BackupStatus
+		late   []string
+		want   mocov1beta2.BackupStatus
+	}{
 		"a short result is written unchanged": {
 			mocov1beta2.BackupStatus{Time: new(metav1.NewTime(noon())), GTIDSet: "a:1", DumpSize: 7, UUIDSet: map[string]string{"0": "a"}, Warnings: []string{"w"}},
-			mocov1beta2.BackupStatus{Time: new(metav1.NewTime(noon())), GTIDSet: "a:1", DumpSize: 7, UUIDSet: map[string]string{"0": "a"}, Warnings: []string{"w"}},
+			[]string{"not deleted"},
+			mocov1beta2.BackupStatus{Time: new(metav1.NewTime(noon())), GTIDSet: "a:1", DumpSize: 7, UUIDSet: map[string]string{"0": "a"}, Warnings: []string{"w", "not deleted"}},
 		},
 		"a result that is too long is truncated, with a warning": {
 			mocov1beta2.BackupStatus{Time: new(metav1.NewTime(noon())), GTIDSet: long, DumpSize: 7, Warnings: []string{"w"}},
+			nil,
 			mocov1beta2.BackupStatus{Time: new(metav1.NewTime(noon())), DumpSize: 7, Warnings: []string{"the GTID set and 1 warnings are too long for the status; read them in backup.json in the bucket"}},
+		},
+		"a warning that is not in the record stays in a truncated result": {
+			mocov1beta2.BackupStatus{Time: new(metav1.NewTime(noon())), GTIDSet: long, DumpSize: 7, Warnings: []string{"w"}},
+			[]string{"not deleted"},
+			mocov1beta2.BackupStatus{Time: new(metav1.NewTime(noon())), DumpSize: 7, Warnings: []string{
+				"the GTID set and 1 warnings are too long for the status; read them in backup.json in the bucket", "not deleted",
+			}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text, err := backup.FormatResult(row.status)
+			text, err := backup.FormatResult(row.status, row.late...)
 			if err != nil || len(text) > 4096 {
 				t.Fatalf("%d bytes, %v", len(text), err)
 			}

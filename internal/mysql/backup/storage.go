@@ -206,13 +206,16 @@ const maxMessage = 4096
 
 // FormatResult returns the termination message of a container that made a backup. If they do not fit, the UUIDs are
 // omitted, and then the GTID set and the warnings are replaced with a warning. The record in the bucket contains them.
-func FormatResult(status mocov1beta2.BackupStatus) (string, error) {
+// It does not contain the late warnings, so those are kept.
+func FormatResult(status mocov1beta2.BackupStatus, late ...string) (string, error) {
+	recorded := len(status.Warnings)
+	status.Warnings = slices.Concat(status.Warnings, late)
 	for _, shrink := range []func(){
 		func() {},
 		func() { status.UUIDSet = nil },
 		func() {
 			status.GTIDSet = ""
-			status.Warnings = []string{fmt.Sprintf("the GTID set and %d warnings are too long for the status; read them in %s in the bucket", len(status.Warnings), recordFile)}
+			status.Warnings = slices.Concat([]string{fmt.Sprintf("the GTID set and %d warnings are too long for the status; read them in %s in the bucket", recorded, recordFile)}, late)
 		},
 	} {
 		shrink()
@@ -248,7 +251,7 @@ type RestoreResult struct {
 }
 
 // FormatRestoreResult returns the termination message of a container that restored a backup. Warnings that do not fit
-// are replaced with their number. The container's log contains those about omitted parts.
+// are replaced with their number. The container's log contains all warnings.
 func FormatRestoreResult(result RestoreResult) (string, error) {
 	all, leftOut := result.Warnings, result.LeftOut
 	for named := len(all); named >= 0; named-- {

@@ -80,10 +80,11 @@ func RunBackup(ctx context.Context, o BackupOptions) error {
 		return err
 	}
 	o.Log.Info("Backed up", "record", keys.Record, "bytes", made.DumpSize, "gtids", made.GTIDSet)
+	var late []string // The record, which is already written, does not contain these warnings.
 	if err := o.deleteExpired(ctx, c, began); err != nil {
-		made.Warnings = append(made.Warnings, "not all expired objects were deleted: "+err.Error())
+		late = append(late, "expired objects were not deleted: "+err.Error())
 	}
-	message, err := backup.FormatResult(made.BackupStatus)
+	message, err := backup.FormatResult(made.BackupStatus, late...)
 	if err != nil {
 		return err
 	}
