@@ -115,6 +115,9 @@ func RunRestore(ctx context.Context, o RestoreOptions) error {
 		if err != nil {
 			return err
 		}
+		for _, text := range warnings { // The omitted parts are already in the log. A result that is too long refers to it.
+			o.Log.Warn("Restored with a warning", "what", text)
+		}
 		result.Warnings, result.LeftOut = slices.Concat(leftOut, warnings), len(leftOut)
 	}
 	// The instance is made read-only even if everything is loaded, because an earlier run may have been killed before

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -354,8 +355,13 @@ func TestReplicaIsDumped(t *testing.T) {
 	})
 	o, restored := e.restoreOptions(e.installation.StartServer(t).Address), mocov1beta2.BackupStatus{}
 	o.Result = filepath.Join(t.TempDir(), "result")
+	var log strings.Builder
+	o.Log = slog.New(slog.NewTextHandler(&log, nil))
 	testenv.ExpectNoError(t, runner.RunRestore(t.Context(), o))
 	readJSON(t, o.Result, &restored)
+	if !strings.Contains(log.String(), "1 events are disabled") { // The status may refer to the log.
+		t.Errorf("expected the warning in the log, found:\n%s", &log)
+	}
 	if !slices.ContainsFunc(restored.Warnings, func(w string) bool {
 		return strings.HasPrefix(w, "1 events are disabled") && strings.Contains(w, "app.e")
 	}) {
