@@ -621,6 +621,14 @@ func TestDegradedAndStalledAreReported(t *testing.T) {
 			in:      observedCluster("", resumingRecord(stalledAfter+time.Second), on, func(o *Observed) { o.API, o.APIMessage = Unreachable, "no answer in time" }),
 			stalled: decision.True(hivev1.WaitingForAPIReason, "The machines run; waiting for the API server to answer: no answer in time"),
 		},
+		"resume that waits for the API server reports a group that is not restored, and the refusal": {
+			in: observedCluster("", resumingRecord(stalledAfter+time.Second), on, refused(actuator.PermissionDenied, "workers-a"), func(o *Observed) {
+				o.API, o.APIMessage, o.Groups = Unreachable, "no answer in time", []actuator.Group{{Name: "workers-a"}}
+				o.Record.MachineGroups = []hivev1.MachineGroupRecord{{Name: "workers-a", Mode: hivev1.MachineGroupsScaleToZero, DesiredSize: 2}}
+			}),
+			stalled: decision.True(hivev1.WaitingForAPIReason, "The machines run; waiting for the API server to answer: no answer in time; "+
+				"machine groups that are not restored to their state before the hibernation: workers-a; The cloud refuses"),
+		},
 		"resume that requires all machines is stalled by a machine that the cloud refuses to start": {
 			in:      observedCluster("", resumingRecord(stalledAfter+time.Second), on, secondMachine(off), refused(actuator.NoCapacity, "i-1"), all, apiWithNodes(readyNode("n0"), staleNode("n1"))),
 			stalled: decision.True(hivev1.FailedToStartMachinesReason, "The cloud refuses"),

@@ -319,6 +319,11 @@ func (o Observed) heldGroups() []string {
 	return names
 }
 
+// heldScaledGroups returns the heldGroups that were scaled to zero.
+func (o Observed) heldScaledGroups() []string {
+	return slices.DeleteFunc(o.heldGroups(), func(name string) bool { return !isScaledToZero(*o.recordedGroup(name)) })
+}
+
 // isReleased reports whether a group is in its earlier state and has its machines, or was deleted and no node is
 // missing.
 func (o Observed) isReleased(r hivev1.MachineGroupRecord) bool {

@@ -194,8 +194,10 @@ func (o Observed) resumesTooEarly(changes []actuator.GroupChange) bool {
 // groupWorld is a model of a cluster in a cloud, with one machine outside of groups, and a group that immediately
 // replaces machines that do not run.
 type groupWorld struct {
-	mode      string
-	isOfEKS   bool
+	mode    string
+	isOfEKS bool
+	// holdsAPI is true if the API server answers only while a member of the group runs.
+	holdsAPI  bool
 	machines  map[string]actuator.MachineState
 	members   []string
 	unhealthy map[string]bool
@@ -282,7 +284,7 @@ func (w *groupWorld) observe() Observed {
 	o.Groups = []actuator.Group{group}
 	switch {
 	case !NeedsCluster(o):
-	case w.machines["i-0"] != actuator.Running:
+	case w.machines["i-0"] != actuator.Running, w.holdsAPI && !slices.ContainsFunc(w.members, func(id string) bool { return w.machines[id] == actuator.Running }):
 		o.API, o.APIMessage = Unreachable, "No answer"
 	default:
 		o.API = Reachable
@@ -344,8 +346,8 @@ func (w *groupWorld) pass(random *rand.Rand) Plan {
 }
 
 // TestGroupHistoriesTerminateNoMachine runs random histories in which users change their minds and managers crash
-// between any two actions. EKS sets the size of some groups. A suspended group loses no machine. At the end the
-// cluster runs, and each group is in its earlier state.
+// between any two actions. EKS sets the size of some groups, and some API servers depend on the group. A suspended group
+// loses no machine. At the end the cluster runs, and each group is in its earlier state.
 func TestGroupHistoriesTerminateNoMachine(t *testing.T) {
 	const histories, maxFlips, maxPasses = 10_000, 6, 200
 	hibernations := 0
@@ -353,7 +355,7 @@ func TestGroupHistoriesTerminateNoMachine(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		mode := []string{hivev1.MachineGroupsSuspend, hivev1.MachineGroupsScaleToZero}[seed%2]
 		w := newGroupWorld(mode, random)
-		w.isOfEKS = seed%4 == 3
+		w.isOfEKS, w.holdsAPI = seed%4 == 3, seed%3 == 0
 		w.act()
 		before := w.group
 		before.Suspended = slices.Clone(before.Suspended)

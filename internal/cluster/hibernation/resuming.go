@@ -78,10 +78,19 @@ func (o Observed) withAction(p Plan) Plan {
 	return p
 }
 
+// awaitAPI restores groups that were scaled to zero. The API server may need their machines, for example after a
+// cancelled hibernation whose other machines never stopped.
 func awaitAPI(o Observed) Plan {
-	p := resumingPlan(o, decision.False(hivev1.WaitingForAPIReason, "The machines run; waiting for the API server to answer"+o.apiProblem()))
+	message := "The machines run; waiting for the API server to answer" + o.apiProblem()
+	if scaled := o.heldScaledGroups(); len(scaled) > 0 {
+		message += "; machine groups that are not restored to their state before the hibernation: " + joinNames(o.withNotes(scaled))
+		if o.Refusal != nil {
+			message += "; " + o.Refusal.Message
+		}
+	}
+	p := resumingPlan(o, decision.False(hivev1.WaitingForAPIReason, message))
 	p.RequeueAfter, p.ProbeInterval = machineWaitInterval, o.resumeProbeInterval()
-	return p
+	return o.withAction(p)
 }
 
 func (o Observed) resumeProbeInterval() time.Duration {
