@@ -83,8 +83,12 @@ func TestDialRefuses(t *testing.T) {
 		"empty kubeconfig is refused":                      {func(_ *cluster, _ *user, c *config) { *c = *clientcmdapi.NewConfig() }, errUnreadable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := (Dialer{}).Dial(kubeconfig(t, server, row.edit), hibernation.ServerOverride{}); !errors.Is(err, row.want) {
-				t.Errorf("found %v, want %v", err, row.want)
+			_, err := (Dialer{}).Dial(kubeconfig(t, server, row.edit), hibernation.ServerOverride{})
+			if !errors.Is(err, row.want) || DescribeError(err) != row.want.Error() || !IsLasting(err) {
+				t.Errorf("found %v, described as %q and lasting: %t, want %v", err, DescribeError(err), IsLasting(err), row.want)
+			}
+			if isOfKubeconfig := !errors.Is(row.want, httpguard.ErrAddressDenied); IsKubeconfigRefused(err) != isOfKubeconfig {
+				t.Errorf("found the kubeconfig refused: %t, want %t", !isOfKubeconfig, isOfKubeconfig)
 			}
 			if c, err := (Dialer{AllowInsecure: true}).Dial(kubeconfig(t, server, row.edit), hibernation.ServerOverride{}); (errors.Is(row.want, errInsecure) || errors.Is(row.want, errUnlistedProxy)) && err != nil {
 				t.Errorf("found %v, want it to be allowed on request", err)

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -38,8 +39,12 @@ func IsLasting(err error) bool {
 // IsKubeconfigRefused reports whether the kubeconfig or the override of its server prevented the connection.
 func IsKubeconfigRefused(err error) bool {
 	_, isMissing := errors.AsType[*KubeconfigError](err)
-	return isMissing || errors.Is(err, errUnreadable) || errors.Is(err, errForeign) || errors.Is(err, errInsecure) ||
-		errors.Is(err, errInsecureOverride) || errors.Is(err, errUnverifiedOverride)
+	return isMissing || slices.ContainsFunc(kubeconfigErrors(), func(known error) bool { return errors.Is(err, known) })
+}
+
+// kubeconfigErrors returns the errors of kubeconfigs, and of overrides of their servers, that are refused.
+func kubeconfigErrors() []error {
+	return []error{errUnreadable, errForeign, errInsecure, errUnlistedProxy, errInsecureOverride, errUnverifiedOverride}
 }
 
 // IsRefusedForGood reports whether a server has permanently refused an action of these credentials. Three refusals are
@@ -60,10 +65,9 @@ func isRedirect(code int32) bool {
 
 // findOwnError returns the known error that explains why a server or its kubeconfig is refused; nil if err wraps none.
 func findOwnError(err error) error {
-	for _, known := range []error{
-		errUnreadable, errForeign, errInsecure, errInsecureOverride, errUnverifiedOverride, errTooManyItems, errTooManyNodes, errTooMuchToKeep,
-		errMalformed, httpguard.ErrAnswerTooLarge, httpguard.ErrAddressDenied,
-	} {
+	for _, known := range append(kubeconfigErrors(),
+		errTooManyItems, errTooManyNodes, errTooMuchToKeep, errMalformed, httpguard.ErrAnswerTooLarge, httpguard.ErrAddressDenied,
+	) {
 		if errors.Is(err, known) {
 			return known
 		}
