@@ -83,7 +83,7 @@ func Decide(seen Observed) Plan {
 	for _, set := range s.Sets {
 		status := s.statuses[set.SetKey]
 		isApplied := status.Result == hiveinternalv1alpha1.SuccessSyncSetResult && status.ObservedGeneration == set.Generation
-		if set.Invalid == "" && (s.isFull && !s.isReached(set) || !isApplied) {
+		if isDue := set.Invalid == "" && (s.isFull && !s.isReached(set) || !isApplied); isDue && s.fitsRecord(set) {
 			s.due = append(s.due, set)
 		}
 	}

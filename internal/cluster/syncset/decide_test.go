@@ -3,6 +3,7 @@
 package syncset
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -260,6 +261,33 @@ func TestTooManyObjectsOfTheModeSyncAreRefused(t *testing.T) {
 	plan := Decide(observed([]ObservedSet{deletingSet("few", 1, object("a")), many}, applied("few", object("a"))))
 	if plan.Job != nil || !strings.Contains(plan.Failed.Message, "Expected at most 5000 objects") {
 		t.Errorf("expected the set to be refused, found %+v", plan)
+	}
+}
+
+// A cluster refuses to delete the earlier objects of a set, whose content then changes completely.
+func TestSetsWaitForDeletionsBeforeTheirRecordIsFull(t *testing.T) {
+	var earlier, later []Reference
+	for i := range maxRecorded {
+		earlier = append(earlier, object(fmt.Sprintf("earlier-%d", i)))
+	}
+	for i := range 500 {
+		later = append(later, object(fmt.Sprintf("later-%d", i)))
+	}
+	seen := observed([]ObservedSet{deletingSet("s", 2, later...)}, applied("s", earlier...))
+	plan := Decide(seen)
+	if plan.Job == nil || len(plan.Job.Sets) > 0 || len(plan.Job.Delete) != maxRecorded || len(plan.Status.SyncSets[0].ResourcesToDelete) != maxRecorded {
+		t.Fatalf("expected a job that only deletes the recorded objects, found %+v by %q", plan.Job, plan.Rule)
+	}
+	if want := "Expected at most 2000 recorded objects of a set, found 2000, 2000 of them to be deleted, and 500 new ones"; !strings.Contains(plan.Failed.Message, want) {
+		t.Errorf("expected the message %q, found %q", want, plan.Failed.Message)
+	}
+	seen.Status = plan.Status
+	if again := Decide(seen); !cmp.Equal(plan.Status, again.Status) {
+		t.Errorf("expected the same status in the next pass, found:\n%s", cmp.Diff(plan.Status, again.Status))
+	}
+	seen.Answer = &Answer{Job: *plan.Job, Deleted: earlier[:500], At: now}
+	if plan = Decide(seen); plan.Rule != "objects to apply are recorded" || len(plan.Status.SyncSets[0].ResourcesToDelete) != maxRecorded {
+		t.Errorf("expected the new objects to be recorded after 500 deletions, found rule %q and %d objects", plan.Rule, len(plan.Status.SyncSets[0].ResourcesToDelete))
 	}
 }
 

@@ -3,6 +3,7 @@
 package syncset
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -12,8 +13,8 @@ import (
 	hiveinternalv1alpha1 "github.com/torpor-dev/torpor/api/hiveinternal/v1alpha1"
 )
 
-// maxMessageBytes is the limit of failureMessage in the schema.
-const maxMessageBytes = 1024
+// maxMessageBytes and maxRecorded are the limits of failureMessage and resourcesToDelete in the schema.
+const maxMessageBytes, maxRecorded = 1024, 2000
 
 // setStatus is the recorded status of one set.
 type setStatus hiveinternalv1alpha1.SyncStatus
@@ -56,6 +57,22 @@ func (s setStatus) missing(references []Reference) []Reference {
 		}
 	}
 	return missing
+}
+
+// fitsRecord reports whether the objects of a set can be recorded. If the cluster refuses to delete earlier objects of
+// the set, the list could otherwise exceed its limit, and the API server would reject every later status. Such a set is
+// applied once enough objects are deleted, and the status reports this.
+func (s *situation) fitsRecord(set ObservedSet) bool {
+	status := s.statuses[set.SetKey]
+	added := len(status.missing(set.References))
+	if !set.Deletes || len(status.ResourcesToDelete)+added <= maxRecorded {
+		return true
+	}
+	old := len(status.ResourcesToDelete) + added - len(toSet(set.References))
+	failure := fmt.Sprintf("Expected at most %d recorded objects of a set, found %d, %d of them to be deleted, and %d new ones; the set is applied once the cluster has deleted enough objects",
+		maxRecorded, len(status.ResourcesToDelete), old, added)
+	s.statuses.note(Result{SetKey: set.SetKey, Generation: set.Generation, Failure: failure}, s.stamp())
+	return false
 }
 
 // record adds the objects that a set will have in the cluster to the resourcesToDelete of the set's status.
