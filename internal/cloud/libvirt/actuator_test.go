@@ -190,13 +190,25 @@ func TestOwnersOfDomains(t *testing.T) {
 func TestTransientDomainsKeepTheirClusterRunning(t *testing.T) {
 	daemon := startDaemon(t)
 	c := daemon.newCluster()
-	ids := c.Create(t, 2)
+	ids := c.Create(t, 23)
 	daemon.change(func() { daemon.find(ids[1]).isTransient = true })
 	err := daemon.actuator.Stop(t.Context(), c.Target(), ids)
 	if actuator.ClassOf(err) != actuator.Other || !strings.Contains(err.Error(), "virsh define") || !strings.Contains(err.Error(), ids[1]) || strings.Contains(err.Error(), ids[0]) {
 		t.Errorf("found %v, want an error that names %s and a remedy", err, ids[1])
 	}
-	c.expectStates(t, map[string]actuator.MachineState{ids[0]: actuator.Running, ids[1]: actuator.Running})
+	daemon.change(func() {
+		for _, id := range ids[1:] {
+			daemon.find(id).isTransient = true
+		}
+	})
+	if err := daemon.actuator.Stop(t.Context(), c.Target(), ids); err == nil || !strings.HasSuffix(err.Error(), " and 2 more") {
+		t.Errorf("found %v, want an error that names 20 of the 22 transient domains and counts the rest", err)
+	}
+	running := map[string]actuator.MachineState{}
+	for _, id := range ids {
+		running[id] = actuator.Running
+	}
+	c.expectStates(t, running)
 }
 
 // TestHostileAnswersAreCut uses frames of a server that is not a libvirt daemon.

@@ -56,9 +56,8 @@ func (c *connection) requirePersistence(ctx context.Context, ids []string) error
 		return err
 	}
 	slices.Sort(transient)
-	const shown = 20
 	return actuator.Errorf(actuator.Other, "%s: transient domains disappear once they are off, so no domain is stopped: define them (virsh define) or remove them from the cluster: %s",
-		stop, strings.Join(transient[:min(shown, len(transient))], ", "))
+		stop, onebyone.JoinIDs(transient))
 }
 
 // stopDomain turns a domain off. Guests are requested to turn off, and their power is never cut. Only a crashed guest

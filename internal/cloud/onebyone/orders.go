@@ -128,7 +128,7 @@ func combineErrors(operation string, ids []string, results []error) error {
 		if urgencyOf(first.Class) > urgencyOf(urgent) {
 			urgent = first.Class
 		}
-		parts = append(parts, fmt.Sprintf("%s for %s: %s", kind.code, joinIDs(own), first.Message))
+		parts = append(parts, fmt.Sprintf("%s for %s: %s", kind.code, JoinIDs(own), first.Message))
 	}
 	return &actuator.Error{Class: urgent, Message: operation + ": " + strings.Join(parts, "; "), RefusedIDs: taken}
 }
@@ -142,8 +142,8 @@ func urgencyOf(c actuator.ErrorClass) int {
 	return slices.Index([]actuator.ErrorClass{actuator.WrongState, actuator.NotFound, actuator.Other, actuator.NoCapacity}, c)
 }
 
-// joinIDs lists the first machines and counts the rest, to keep the message readable.
-func joinIDs(ids []string) string {
+// JoinIDs lists the first machines and counts the rest, to keep the message readable.
+func JoinIDs(ids []string) string {
 	const shown = 20
 	text := strings.Join(ids[:min(shown, len(ids))], ", ")
 	if more := len(ids) - shown; more > 0 {
