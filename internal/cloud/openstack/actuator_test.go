@@ -432,9 +432,12 @@ func TestOwnCertificatesAreTrusted(t *testing.T) {
 		t.Errorf("with its certificate: %v", err)
 	}
 	cloud.server.URL = plain // The catalog now refers to a service without TLS.
-	target.Credentials[cloudsKey] = bytes.Replace(target.Credentials[cloudsKey], []byte("Default"), []byte("default"), 1)
-	if _, err := cloud.actuator.Observe(t.Context(), target); actuator.ClassOf(err) != actuator.Other || !strings.Contains(err.Error(), "without TLS") {
-		t.Errorf("with a compute service without TLS: %v, want an error about the missing TLS", err)
+	for _, scheme := range []string{"https://", "HTTPS://"} {
+		target.Credentials[cloudsKey] = bytes.Replace(target.Credentials[cloudsKey], []byte("https://"), []byte(scheme), 1)
+		target.Credentials[cloudsKey] = bytes.Replace(target.Credentials[cloudsKey], []byte("Default"), []byte("default"), 1)
+		if _, err := cloud.actuator.Observe(t.Context(), target); actuator.ClassOf(err) != actuator.Other || !strings.Contains(fmt.Sprint(err), "without TLS") {
+			t.Errorf("%s with a compute service without TLS: %v, want an error about the missing TLS", scheme, err)
+		}
 	}
 }
 

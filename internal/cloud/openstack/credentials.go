@@ -147,7 +147,9 @@ func (s *cloudSettings) availability() string {
 }
 
 // isEncrypted reports whether the login uses TLS.
-func (s *cloudSettings) isEncrypted() bool { return strings.HasPrefix(s.Auth.AuthURL, "https://") }
+func (s *cloudSettings) isEncrypted() bool {
+	return strings.HasPrefix(strings.ToLower(s.Auth.AuthURL), "https://") // check accepts the scheme in any case.
+}
 
 func (s *cloudSettings) secretValues() []string {
 	return []string{s.Auth.Password, s.Auth.CredentialSecret}
