@@ -22,8 +22,9 @@ type Actuator interface {
 	Observe(ctx context.Context, t Target) ([]Machine, error)
 	// Stop requests that the machines with these IDs be stopped. Machines that are already stopping or stopped cause no
 	// error. No machine is stopped if the cloud reports in advance that permissions to stop or start one of the
-	// machines are missing. The same applies if the cloud rejects a request for several machines because one of them
-	// can never be stopped.
+	// machines are missing. If the cloud rejects a request for several machines because one of them can never be
+	// stopped, none of them is stopped, and no further request is sent. Machines of earlier requests may be stopped by
+	// then: a large cluster needs several requests, and a request that the cloud rejects for another reason is split.
 	Stop(ctx context.Context, t Target, ids []string) error
 	// Start requests that the machines with these IDs be started. A machine that cannot start does not prevent the
 	// others from starting.
@@ -145,8 +146,8 @@ const (
 type Error struct {
 	Class   ErrorClass
 	Message string
-	// RefusedIDs are the machines, or the groups, whose orders the cloud rejected while it accepted others. The list is
-	// empty if the cloud rejected the orders of all machines.
+	// RefusedIDs are the machines, or the groups, whose orders the cloud rejected while it accepted others. If the
+	// cloud rejected the orders of all machines, the list is empty or contains all of them.
 	RefusedIDs []string
 	// RetryAfter is how long the cloud asks clients to wait before the next request. It is zero if the cloud does not
 	// specify a time.
