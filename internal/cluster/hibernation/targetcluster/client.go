@@ -206,14 +206,18 @@ func (c *ClusterClient) discardAnswer(ctx context.Context, request *rest.Request
 	return nil
 }
 
-// versionPath is the path of OpenShift's ClusterVersion.
-const versionPath = "/apis/config.openshift.io/v1/clusterversions/version"
+// versionGroupPath is the path of the API group of OpenShift's ClusterVersion, and versionPath that of the object.
+const (
+	versionGroupPath = "/apis/config.openshift.io/v1"
+	versionPath      = versionGroupPath + "/clusterversions/version"
+)
 
 // maxVersionBytes is far more than a version needs. The limit exists because the version is written to the status.
 const maxVersionBytes = 256
 
 // ReadVersion returns the desired version in the status of an OpenShift cluster's ClusterVersion. isOpenShift is false
-// for other clusters, unless the kubeconfig's user has no permission to read the version, which is empty then.
+// for other clusters. If the kubeconfig's user has no permission to read the version, the version is empty, and a
+// cluster counts as an OpenShift cluster unless it does not serve the API group of the ClusterVersion.
 func (c *ClusterClient) ReadVersion(ctx context.Context) (version string, isOpenShift bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.callTimeout)
 	defer cancel()
@@ -222,7 +226,9 @@ func (c *ClusterClient) ReadVersion(ctx context.Context) (version string, isOpen
 	case k8serrors.IsNotFound(err):
 		return "", false, nil
 	case k8serrors.IsForbidden(err):
-		return "", true, nil
+		// An API server checks permissions first, so it also refuses paths that it does not serve. By default, every
+		// user may read which groups are served.
+		return "", !k8serrors.IsNotFound(c.discardAnswer(ctx, c.rest.Get().AbsPath(versionGroupPath))), nil
 	case err != nil:
 		return "", false, fmt.Errorf("read the version: %w", err)
 	}

@@ -196,6 +196,38 @@ func TestDescribeErrorOfRealConnections(t *testing.T) {
 	}
 }
 
+// TestReadVersionWithoutPermission uses a kubeconfig whose user may not read the ClusterVersion. By default, every user
+// may read which groups an API server serves.
+func TestReadVersionWithoutPermission(t *testing.T) {
+	const group = "/apis/config.openshift.io/v1"
+	for name, row := range map[string]struct {
+		group       int
+		isOpenShift bool
+	}{
+		"cluster that serves OpenShift's group is an OpenShift cluster":                      {http.StatusOK, true},
+		"cluster that does not serve OpenShift's group is not an OpenShift cluster":          {http.StatusNotFound, false},
+		"cluster that does not show its groups either is assumed to be an OpenShift cluster": {http.StatusForbidden, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				switch r.URL.Path {
+				case group:
+					w.WriteHeader(row.group)
+				default:
+					w.WriteHeader(http.StatusForbidden)
+				}
+			}))
+			defer server.Close()
+			c, err := (Dialer{AllowInsecure: true}).Dial(kubeconfig(t, server.URL, nil), hibernation.ServerOverride{})
+			must(t, err)
+			defer c.Close()
+			if version, isOpenShift, err := c.ReadVersion(t.Context()); version != "" || isOpenShift != row.isOpenShift || err != nil {
+				t.Errorf("found version %q, OpenShift: %t and %v, want OpenShift: %t", version, isOpenShift, err, row.isOpenShift)
+			}
+		})
+	}
+}
+
 // TestListsHaveAllPages serves every list in two pages, like an API server with many objects.
 func TestListsHaveAllPages(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
