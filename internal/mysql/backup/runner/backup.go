@@ -82,7 +82,7 @@ func RunBackup(ctx context.Context, o BackupOptions) error {
 	o.Log.Info("Backed up", "record", keys.Record, "bytes", made.DumpSize, "gtids", made.GTIDSet)
 	var late []string // The record, which is already written, does not contain these warnings.
 	if err := o.deleteExpired(ctx, c, began); err != nil {
-		late = append(late, "expired objects were not deleted: "+err.Error())
+		late = append(late, "not all expired objects were deleted: "+err.Error())
 	}
 	message, err := backup.FormatResult(made.BackupStatus, late...)
 	if err != nil {
