@@ -178,7 +178,7 @@ func waitForPhase(ctx context.Context, phase conditional.Phase, groups ...*condi
 	ctx, cancel := context.WithTimeout(ctx, waitTimeout)
 	defer cancel()
 	for _, g := range groups {
-		check(g.Wait(ctx, phase), fmt.Sprintf("with a group that is %+v", g.Status()))
+		check(g.Wait(ctx, phase), fmt.Sprintf("wait for the phase %s of a group with status %+v", phase, g.Status()))
 	}
 }
 
@@ -188,7 +188,7 @@ func waitForAbsence(ctx context.Context, groups ...*conditional.Group) {
 		err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, waitTimeout, true, func(context.Context) (bool, error) {
 			return g.Status().Condition.State == conditional.False, nil
 		})
-		check(err, fmt.Sprintf("wait for the absence of a kind with a group that is %+v", g.Status()))
+		check(err, fmt.Sprintf("wait for the absence of a kind, of a group with status %+v", g.Status()))
 	}
 }
 

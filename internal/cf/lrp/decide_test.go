@@ -47,7 +47,7 @@ func TestDecide(t *testing.T) {
 		"a StatefulSet is kept until its controller has observed the scale to zero":                 {Observed{LRP: lrp(1, true, kept), StatefulSet: set(0, 2, 1, 0)}, DoNothing},
 		"a StatefulSet without Pods is deleted even if its status still reports one":                {Observed{LRP: lrp(1, true, kept), StatefulSet: set(0, 2, 2, 1)}, DeleteStatefulSet},
 		"the StatefulSet of a deleted LRP is kept while it has a Pod":                               {Observed{LRP: lrp(1, true, kept), StatefulSet: set(0, 2, 2, 0), Pods: pods}, DoNothing},
-		"a StatefulSet is deleted when its last Pod is deleted":                                     {Observed{LRP: lrp(1, true, kept), StatefulSet: set(0, 2, 2, 0)}, DeleteStatefulSet},
+		"the StatefulSet of a deleted LRP is deleted once its last Pod is gone":                     {Observed{LRP: lrp(1, true, kept), StatefulSet: set(0, 2, 2, 0)}, DeleteStatefulSet},
 		"Pods of a deleted LRP without a StatefulSet are deleted":                                   {Observed{LRP: lrp(1, true, kept), Pods: pods}, DeletePods},
 		"a deleted LRP without a StatefulSet and Pods loses its finalizer":                          {Observed{LRP: lrp(1, true, kept)}, RemoveFinalizer},
 		"a deleted LRP without its finalizer is not changed":                                        {Observed{LRP: lrp(1, true), StatefulSet: set(1, 1, 1, 1)}, DoNothing},

@@ -139,7 +139,7 @@ func (c Controller) report(obj *korifiv1alpha1.CFTask, _ task.Observed, plan tas
 }
 
 // describeRefusal returns the condition Started of a task for which an action was refused. If the condition is True, it
-// remains True, because the task does not wait for its Pod again.
+// remains True, because the refused action does not change that the task was started.
 func describeRefusal(status *korifiv1alpha1.CFTaskStatus, refused *reconcile.RefusedError) decision.Condition {
 	if meta.IsStatusConditionTrue(status.Conditions, korifiv1alpha1.TaskStartedCondition) {
 		return decision.True(korifiv1alpha1.TaskProceedsReason, "the task was started; "+refused.Error())
