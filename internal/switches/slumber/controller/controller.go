@@ -167,9 +167,9 @@ func listRecorded(o client.Object) (requests []ctrl.Request) {
 	return requests
 }
 
-// enqueueConcerned enqueues each Slumber that selects an object or has stopped it, even if the Slumber no longer exists. If obj
-// is nil, it enqueues every Slumber. Requests for an object are delayed, because many objects of a wave change at the
-// same time and each reconciliation reads all of them.
+// enqueueConcerned enqueues each Slumber that selects an object or has stopped it, even if the Slumber no longer exists.
+// If obj is nil, it enqueues every Slumber. Requests for an object are delayed, because many objects of a wave change at
+// the same time and each reconciliation reads all of them.
 func (c Controller) enqueueConcerned(ctx context.Context, kind kinds.Kind, obj client.Object, add addFunc) {
 	if obj == nil {
 		obj = &metav1.PartialObjectMetadata{}
