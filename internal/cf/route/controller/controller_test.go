@@ -253,7 +253,7 @@ func TestAppGetsRequestsAgainWhenASlumbersStopEnds(t *testing.T) {
 			blue := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "blue"}}
 			testenv.ExpectPatched(t, e.Environment, blue, func(app *korifiv1alpha1.CFApp) {
 				key, value, err := stoprecord.ScheduledAnnotation(torporv1alpha1.ScheduledStop{
-					Slumber: "nights", Stops: []torporv1alpha1.StopRecord{{Since: metav1.Now(), Requested: true}},
+					Slumber: "nights", Stops: []torporv1alpha1.StopRecord{{Since: metav1.NewTime(time.Now()), Requested: true}},
 					ExpiresAt: new(metav1.NewTime(time.Now().Add(row.lasts))),
 				}, "nights")
 				testenv.ExpectNoError(t, err)
