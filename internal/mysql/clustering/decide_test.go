@@ -670,7 +670,7 @@ func TestConditions(t *testing.T) {
 		}},
 		"an errant replica that is ahead is not announced to be re-cloned": {healthyCluster(reclonesErrant, withInstance(2, executed("0:1-10,2:1"), ioStopped, unlabelled)), reported{
 			up, "True Degraded: The primary, instance 0, is in service",
-			"False Degraded: instance 2 is errant: the primary does not have " + uuid(2) + ":1 of this instance; re-clone it with kubectl moco reclone NAME --index 2", active,
+			"False Degraded: instance 2 is errant: it has " + uuid(2) + ":1, which the primary does not have; re-clone it with kubectl moco reclone NAME --index 2", active,
 		}},
 		"an account that the primary refuses is listed": {healthyCluster(withInstance(0, doesNotAnswer, refusesAdmin)), reported{
 			up, "Unknown PrimaryUnanswered: The primary, instance 0, did not answer; the instance " + refusal("moco-admin"),
