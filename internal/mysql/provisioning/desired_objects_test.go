@@ -375,6 +375,19 @@ func execStatements(t *testing.T, db *sql.DB, statements ...string) {
 	}
 }
 
+// cloneTo replaces the data of another server with the data of the instance. The other server restarts, and may close
+// the connection before it has answered.
+func (i *testInstance) cloneTo(t *testing.T, recipient *sql.DB) {
+	t.Helper()
+	execStatements(t, recipient, fmt.Sprintf("SET GLOBAL clone_valid_donor_list='%s:%d'", i.address, adminPort))
+	_, err := recipient.ExecContext(t.Context(), fmt.Sprintf("CLONE INSTANCE FROM 'moco-clone-donor'@'%s':%d IDENTIFIED BY '%s' REQUIRE SSL",
+		i.address, adminPort, mysqlusers.EscapePassword(i.passwords["CLONE_DONOR_PASSWORD"])))
+	const serverShutdown = 1053
+	if answer, isAnswer := errors.AsType[*driver.MySQLError](err); err != nil && !errors.Is(err, driver.ErrInvalidConn) && (!isAnswer || answer.Number != serverShutdown) {
+		t.Fatalf("clone: %v", err)
+	}
+}
+
 const rotationSize = 1 << 20
 
 // expectLogsBounded writes eight times the maximum size of a log and checks the size of the log.
@@ -630,9 +643,8 @@ func TestScripts(t *testing.T) {
 	heir := second.openDB(t, "moco-admin", string(passwords["ADMIN_PASSWORD"]), adminPort)
 	second.waitUp(t, heir)
 	testenv.ExpectEqual(t, "an hour ahead", "2026-07-01 01:00:00", queryText(t, heir, "SELECT CONVERT_TZ('2026-07-01', '+00:00', 'Ahead')"))
-	execStatements(t, heir, "SET GLOBAL super_read_only=0", "SET GLOBAL read_only=0",
-		fmt.Sprintf("SET GLOBAL clone_valid_donor_list='%s:%d'", first.address, adminPort),
-		fmt.Sprintf("CLONE INSTANCE FROM 'moco-clone-donor'@'%s':%d IDENTIFIED BY '%s' REQUIRE SSL", first.address, adminPort, mysqlusers.EscapePassword(passwords["CLONE_DONOR_PASSWORD"])))
+	execStatements(t, heir, "SET GLOBAL super_read_only=0", "SET GLOBAL read_only=0")
+	first.cloneTo(t, heir)
 	testenv.Eventually(t, "the clone has the data", func() error {
 		var rows int
 		if err := heir.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM app.t").Scan(&rows); err != nil {
@@ -745,8 +757,8 @@ func TestCloneRecreatesAccounts(t *testing.T) {
 	here := instance.openDB(t, "moco-admin", string(instance.passwords["ADMIN_PASSWORD"]), adminPort)
 	instance.waitUp(t, here)
 	testenv.ExpectEqual(t, "transactions of a new server", "", queryText(t, here, "SELECT @@gtid_executed"))
-	execStatements(t, here, "SET GLOBAL super_read_only=0", fmt.Sprintf("SET GLOBAL clone_valid_donor_list='%s:%d'", source.address, adminPort),
-		fmt.Sprintf("CLONE INSTANCE FROM 'moco-clone-donor'@'%s':%d IDENTIFIED BY '%s' REQUIRE SSL", source.address, adminPort, mysqlusers.EscapePassword(source.passwords["CLONE_DONOR_PASSWORD"])))
+	execStatements(t, here, "SET GLOBAL super_read_only=0")
+	source.cloneTo(t, here)
 	testenv.Eventually(t, "the copy accepts its administrator", func() error {
 		var name string
 		if err := here.QueryRowContext(t.Context(), "SELECT schema_name FROM information_schema.schemata WHERE schema_name = 'app'").Scan(&name); err != nil {

@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/go-sql-driver/mysql"
 )
 
 // SetReadOnly makes the server reject all writes. It waits for commits in progress. If ctx is cancelled first, the
@@ -268,7 +270,7 @@ func (s *Server) DiscardTransactions(ctx context.Context, version string) error 
 var ErrNotEmpty = errors.New("clone: expected an empty server, found transactions in it")
 
 // CloneFrom replaces the data of an empty server with the donor's data. The server then restarts in read-only mode. The
-// connection is lost during the restart, which is not an error.
+// connection is lost during the restart, which is not an error. ServerFacts.Clone shows whether the clone has succeeded.
 func (s *Server) CloneFrom(ctx context.Context, from ReplicationSource) error {
 	empty, err := s.queryBool(ctx, `select @@global.gtid_executed = '' and not exists (
 		select 1 from performance_schema.replication_connection_status where received_transaction_set <> '')`)
@@ -299,7 +301,7 @@ func (s *Server) CloneFrom(ctx context.Context, from ReplicationSource) error {
 	}
 	// The statement does not begin with statementMark, because ServerFacts.Clone reports a running clone.
 	_, err = s.db.ExecContext(ctx, clone, from.As.Name, from.Host, from.Port, from.As.Password)
-	if err == nil || errorNumber(err) == errServerRestart || errorNumber(err) == errShutdown {
+	if err == nil || errorNumber(err) == errServerRestart || errorNumber(err) == errShutdown || errors.Is(err, mysql.ErrInvalidConn) {
 		return nil
 	}
 	return errors.Join(fmt.Errorf("clone from %s: %w", from.Host, err), s.SetReadOnly(ctx))

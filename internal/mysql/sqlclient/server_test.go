@@ -220,17 +220,17 @@ func TestCloneThatWasKilledHasFailed(t *testing.T) {
 	}
 	failOnError(t, recipient.execStatement(ctx, "set global clone_max_data_bandwidth = 1"))
 	from := ReplicationSource{Host: machines[0].Address, Port: AdminPort, As: donorAccount(), IsVerified: true}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = recipient.CloneFrom(ctx, from) // The server is killed during the clone.
-	}()
+	ended := make(chan error, 1)
+	go func() { ended <- recipient.CloneFrom(ctx, from) }()
 	testenv.Eventually(t, "files are copied", func() error {
+		if len(ended) > 0 {
+			t.Fatalf("expected a clone in progress, found its end: %v", <-ended)
+		}
 		copies, err := recipient.queryBool(ctx, "select count(*) = 1 from performance_schema.clone_progress where stage = 'FILE COPY' and state = 'In Progress'")
 		return errors.Join(err, testenv.ErrorIf(!copies, "not yet"))
 	})
 	machines[1].KillAtOnce(t)
-	<-ended
+	failOnError(t, <-ended) // The loss of the connection does not show how the clone has ended.
 	machines[1].StartAndWait(t)
 	expectClone := func(want string) {
 		t.Helper()
