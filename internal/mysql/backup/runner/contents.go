@@ -133,42 +133,86 @@ func countTable(ctx context.Context, c *sql.Conn, table string) (n int64, err er
 	return n, err
 }
 
-// definedKind is a kind of object and its source in information_schema.
-type definedKind struct{ kind, from, object, where, text string }
+// definedKind is a kind of object, or of a part of each table, and its source in information_schema. prefix is the
+// prefix of the columns with the schema and the name. text is an expression for the definition, over all rows of a table
+// if isGrouped is true.
+type definedKind struct {
+	kind, from, prefix, where, text string
+	isGrouped                       bool
+}
+
+// tablePartOf separates the part from the table in the kind of a part of each table, as in "indexes of table".
+const tablePartOf = " of "
 
 // definitionsQuery returns a query with two columns for each user object: its kind and quoted name, and a hash of its
 // definition.
 func definitionsQuery() string {
-	const routine = "concat_ws(' ', routine_definition, dtd_identifier, is_deterministic, sql_data_access, security_type, sql_mode, definer)"
+	const (
+		routine = "concat_ws(' ', routine_definition, dtd_identifier, is_deterministic, sql_data_access, security_type, sql_mode, definer)"
+		// baseTables joins the tables to columns c.
+		baseTables = "columns c join information_schema.tables t on t.table_schema = c.table_schema and t.table_name = c.table_name and t.table_type = 'BASE TABLE'"
+	)
 	var parts []string
 	for _, k := range []definedKind{
 		{
-			"table", "columns", "table", "table_name in (select t.table_name from information_schema.tables t" +
-				" where t.table_schema = columns.table_schema and t.table_type = 'BASE TABLE')",
-			"group_concat(concat_ws(' ', column_name, column_type, is_nullable, extra, collation_name) order by ordinal_position)",
+			"table", baseTables, "c.table", "true",
+			"group_concat(concat_ws(' ', column_name, column_type, is_nullable, extra, collation_name) order by ordinal_position)", true,
 		},
-		// The definition of a view that was created from a dump has additional parentheses. It also has quotes, even if
-		// the original CREATE VIEW ran with sql_quote_show_create = 0.
-		{"view", "views", "table", "true", "concat_ws(' ', replace(replace(replace(view_definition, '`', ''), '(', ''), ')', ''), check_option, definer, security_type)"},
-		{"trigger", "triggers", "trigger", "true", "concat_ws(' ', event_manipulation, event_object_table, action_timing, action_statement, sql_mode, definer)"},
+		// A default of a TIMESTAMP column is stored in the time zone of the session that created the table.
+		{
+			"attributes of table", baseTables, "c.table", "true", "concat_ws(' ', max(engine), max(table_collation), max(table_comment)," +
+				" group_concat(concat_ws(' ', column_name, if(data_type = 'timestamp', null, " + bareText("column_default") + "), " +
+				bareText("generation_expression") + ", srs_id, column_comment) order by ordinal_position))", true,
+		},
+		// The length of a shortened key on an expression depends on the row format.
+		{
+			"indexes of table", "statistics", "table", "true", "group_concat(concat_ws(' ', index_name, seq_in_index, non_unique, column_name, collation," +
+				" if(expression is null, sub_part, null), index_type, is_visible, " + bareText("expression") + ", index_comment) order by index_name, seq_in_index)", true,
+		},
+		{
+			"foreign keys of table", "key_column_usage k join information_schema.referential_constraints r" +
+				" on r.constraint_schema = k.constraint_schema and r.constraint_name = k.constraint_name and r.table_name = k.table_name",
+			"k.table", "true", "group_concat(concat_ws(' ', k.constraint_name, k.ordinal_position, k.column_name, k.referenced_table_schema," +
+				" k.referenced_table_name, k.referenced_column_name, update_rule, delete_rule) order by k.constraint_name, k.ordinal_position)", true,
+		},
+		{
+			"checks of table", "table_constraints c join information_schema.check_constraints k" +
+				" on k.constraint_schema = c.constraint_schema and k.constraint_name = c.constraint_name and c.constraint_type = 'CHECK'",
+			"c.table", "true", "group_concat(concat_ws(' ', c.constraint_name, c.enforced, " + bareText("check_clause") + ") order by c.constraint_name)", true,
+		},
+		{
+			"partitions of table", "partitions", "table", "partition_name is not null",
+			"group_concat(concat_ws(' ', partition_ordinal_position, partition_name, subpartition_ordinal_position, subpartition_name, partition_method, subpartition_method, " +
+				bareText("partition_expression") + ", " + bareText("subpartition_expression") + ", partition_description)" +
+				" order by partition_ordinal_position, subpartition_ordinal_position)", true,
+		},
+		{"view", "views", "table", "true", "concat_ws(' ', " + bareText("view_definition") + ", check_option, definer, security_type)", false},
+		{"trigger", "triggers", "trigger", "true", "concat_ws(' ', event_manipulation, event_object_table, action_timing, action_statement, sql_mode, definer)", false},
 		{
 			"event", "events", "event", "true", "concat_ws(' ', event_definition, sql_mode, definer, time_zone, event_type, execute_at," +
-				" interval_value, interval_field, starts, ends, on_completion)",
+				" interval_value, interval_field, starts, ends, on_completion)", false,
 		},
-		{"procedure", "routines", "routine", "routine_type = 'PROCEDURE'", routine},
-		{"function", "routines", "routine", "routine_type = 'FUNCTION'", routine},
+		{"procedure", "routines", "routine", "routine_type = 'PROCEDURE'", routine, false},
+		{"function", "routines", "routine", "routine_type = 'FUNCTION'", routine, false},
 	} {
 		parts = append(parts, k.query())
 	}
 	return strings.Join(parts, " union all ")
 }
 
+// bareText returns an expression for the text of a definition without quotes of names and without parentheses. An
+// object that was created from a dump has additional parentheses. It also has quotes, even if the original CREATE
+// statement ran with sql_quote_show_create = 0.
+func bareText(column string) string {
+	return "replace(replace(replace(" + column + ", '`', ''), '(', ''), ')', '')"
+}
+
 func (k definedKind) query() string {
-	schema, name := k.object+"_schema", k.object+"_name"
+	schema, name := k.prefix+"_schema", k.prefix+"_name"
 	query := fmt.Sprintf("select concat('%s `', replace(%s, '`', '``'), '`.`', replace(%s, '`', '``'), '`') as name, left(sha2(%s, 256), 16) as hash"+
 		" from information_schema.%s where %s and %s not in %s", k.kind, schema, name, k.text, k.from, k.where, schema, ownSchemas)
-	if k.from == "columns" {
-		query += " group by table_schema, table_name"
+	if k.isGrouped {
+		query += " group by " + schema + ", " + name
 	}
 	return query
 }
@@ -198,6 +242,13 @@ func readDefinitions(ctx context.Context, c *sql.Conn) (map[string]string, error
 		return nil, fmt.Errorf("list definitions: %w", err)
 	}
 	return all, nil
+}
+
+// tableOfPart returns the key of the table of a part, such as the key "indexes of table `a`.`b`".
+func tableOfPart(name string) (table string, isPart bool) {
+	kind, _, _ := strings.Cut(name, "`")
+	part, _, isPart := strings.Cut(kind, tablePartOf)
+	return strings.TrimPrefix(name, part+tablePartOf), isPart
 }
 
 // describeContents combines the inventories from before and after the snapshot. Definitions that changed in between
@@ -235,11 +286,17 @@ func (o RestoreOptions) compareContents(ctx context.Context, t restoreTarget, wa
 	}
 	for _, name := range slices.Sorted(maps.Keys(want.Definitions)) {
 		hash, isThere := found[name]
+		isSame := version != want.Version || hash == want.Definitions[name]
+		table, isPart := tableOfPart(name)
 		switch {
-		case !isWanted(name):
+		case !isWanted(name) || isThere && isSame:
+		case isPart:
+			if _, isTableThere := found[table]; isTableThere && version == want.Version && isWanted(table) {
+				left.add(name, "the %s differ from those in the backup", name)
+			}
 		case !isThere:
 			left.add(name, "%s is in the backup, but is missing after the load", name)
-		case version == want.Version && hash != want.Definitions[name]:
+		default:
 			left.add(name, "the definition of %s differs from that in the backup", name)
 		}
 	}

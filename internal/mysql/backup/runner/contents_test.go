@@ -36,13 +36,17 @@ func changeDump(t *testing.T, folder string, change func(string) string) {
 	testenv.ExpectNoError(t, os.WriteFile(found[0], writer.EncodeAll([]byte(change(plain.String())), nil), 0o600))
 }
 
-// TestRestoreIsComparedWithTheBackup covers dumps without some rows and objects, and dumps that differ from the source.
+// TestRestoreIsComparedWithTheBackup covers dumps without some rows and objects, and dumps whose definitions differ
+// from the source.
 func TestRestoreIsComparedWithTheBackup(t *testing.T) {
 	e := newTestEnv(t)
 	e.bucket = bucket.Config{Folder: t.TempDir()}
 	source := e.startPrimary(t)
 	execStatements(t, source, "create table app.counted (id int primary key)", "insert into app.counted values (1), (2), (3)", "create table app.engine (id int) engine = myisam",
-		"create table app.missing (id int primary key)", "create procedure app.missing() select 1", "create view app.short as select id, v from app.t where id > 5")
+		"create table app.missing (id int primary key)", "create procedure app.missing() select 1", "create view app.short as select id, v from app.t where id > 5",
+		"create table app.parts (id int primary key, v int default 5, w int, key by_v (v), constraint positive check (w > 0))",
+		"create table app.part_child (id int primary key, p int, constraint to_parts foreign key (p) references app.parts (id))",
+		"create table app.spread (id int primary key) partition by hash (id) partitions 3")
 	_, err := e.runBackup(t.Context(), t, source.Address)
 	testenv.ExpectNoError(t, err)
 	target := e.installation.StartServer(t)
@@ -54,8 +58,13 @@ func TestRestoreIsComparedWithTheBackup(t *testing.T) {
 			"(?s)CREATE TABLE `missing` .*?;\n":                   "",
 			"(?s)LOCK TABLES `missing` .*?UNLOCK TABLES;\n":       "",
 			"CREATE DEFINER=[^ ]+ PROCEDURE `missing`[^;]*?\n?;;": "SELECT 1 ;;",
-			"`id` > 5\\)":       "`id` > 6)",
-			"RETURN 1|return 1": "return 2",
+			"`id` > 5\\)":               "`id` > 6)",
+			"RETURN 1|return 1":         "return 2",
+			"`v` int DEFAULT '5'":       "`v` int DEFAULT '6'",
+			"KEY `by_v` \\(`v`\\)":      "KEY `by_v` (`w`)",
+			"CHECK \\(\\(`w` > 0\\)\\)": "CHECK ((`w` > 1))",
+			",\n  CONSTRAINT `to_parts` FOREIGN KEY \\(`p`\\) REFERENCES `parts` \\(`id`\\)": "",
+			"PARTITIONS 3": "PARTITIONS 4",
 		} {
 			changed := regexp.MustCompile(pattern).ReplaceAllString(sql, with)
 			if changed == sql {
@@ -69,7 +78,10 @@ func TestRestoreIsComparedWithTheBackup(t *testing.T) {
 	expectLeftOut(t, e.restoreWithResult(t, target, unchanged),
 		"table `app`.`counted` has 2 rows, but 3 in the backup", "table `app`.`missing` is in the backup, but is missing after the load",
 		"procedure `app`.`missing` is in the backup, but is missing after the load", "the definition of view `app`.`short` differs from that in the backup",
-		"the definition of function `app`.`f` differs from that in the backup")
+		"the definition of function `app`.`f` differs from that in the backup",
+		"the attributes of table `app`.`parts` differ from those in the backup", "the indexes of table `app`.`parts` differ from those in the backup",
+		"the checks of table `app`.`parts` differ from those in the backup", "the foreign keys of table `app`.`part_child` differ from those in the backup",
+		"the partitions of table `app`.`spread` differ from those in the backup")
 
 	t.Run("a restore of one schema ignores other schemas", func(t *testing.T) {
 		target := e.installation.StartServer(t)
