@@ -57,11 +57,20 @@ func (o Observed) groupReason() string {
 	}
 	switch {
 	case len(names) == 0:
-		return ""
+		return o.tooManyGroups()
 	case !IsGroupOfCloud(names[0]):
 		return first
 	}
 	return fmt.Sprintf("Expected machines that stay off once they are stopped, found machines of the cloud's group %s, %s", joinNames(names), first+o.optionNote(first))
+}
+
+// tooManyGroups returns the reason why not all groups can be recorded. It is empty if they can.
+func (o Observed) tooManyGroups() string {
+	count := len(o.groupsToRecord())
+	if count <= maxGroups {
+		return ""
+	}
+	return fmt.Sprintf("Expected at most %d machine groups to suspend, pause or scale to zero, found %d; scale down the groups that exceed this number", maxGroups, count)
 }
 
 // These are the reasons why a group of the cloud cannot be suspended or scaled to zero.
@@ -176,7 +185,7 @@ func (o Observed) heldNote() string {
 }
 
 // groupsToRecord returns the groups for the record of a hibernation: the recorded groups with their former settings,
-// and unrecordedGroups, up to maxGroups.
+// and unrecordedGroups.
 func (o Observed) groupsToRecord() []hivev1.MachineGroupRecord {
 	var records []hivev1.MachineGroupRecord
 	if o.Record != nil {
@@ -198,7 +207,7 @@ func (o Observed) groupsToRecord() []hivev1.MachineGroupRecord {
 		records = append(records, r)
 	}
 	slices.SortFunc(records, func(a, b hivev1.MachineGroupRecord) int { return strings.Compare(a.Name, b.Name) })
-	return records[:min(len(records), maxGroups)]
+	return records
 }
 
 // unrecordedGroups returns the groups with machines that are not stopped, except recorded groups and those that must

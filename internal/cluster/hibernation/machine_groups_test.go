@@ -50,6 +50,16 @@ func groupedCluster(mode string, edit func(*Observed)) Observed {
 	return o
 }
 
+// addGroups adds groups with one running machine each.
+func addGroups(o *Observed, count int) {
+	for i := range count {
+		group := workersGroup()
+		group.Name = fmt.Sprintf("z-%d", i)
+		o.Groups = append(o.Groups, group)
+		o.Machines = append(o.Machines, actuator.Machine{State: actuator.Running, Role: actuator.WorkerRole, Group: group.Name})
+	}
+}
+
 func workersGroup(suspended ...string) actuator.Group {
 	return actuator.Group{Name: "workers-a", Processes: []string{"Health", "Launch"}, Suspended: suspended, Min: 1, Desired: 2, InService: 1}
 }
@@ -73,7 +83,16 @@ func TestGroupsThatCannotBeHeldAreRefused(t *testing.T) {
 			o.Record = openRecord()
 			o.Record.MachineGroups = []hivev1.MachineGroupRecord{{Name: "workers-a", Mode: suspend}}
 		}, ""},
-		"invalid annotation is refused": {"", func(o *Observed) { o.Options.InvalidMachineGroups = "Expected suspend" }, "Expected suspend"},
+		"more groups than the record can hold are refused": {suspend, func(o *Observed) { addGroups(o, maxGroups) }, "Expected at most 100 machine groups to suspend, pause or scale to zero, found 101"},
+		"group that a full record of a hibernation in progress cannot hold is refused": {suspend, func(o *Observed) {
+			o.Record = openRecord()
+			addGroups(o, maxGroups)
+			for _, g := range o.Groups[1:] {
+				o.Record.MachineGroups = append(o.Record.MachineGroups, hivev1.MachineGroupRecord{Name: g.Name, Mode: suspend})
+			}
+		}, "found 101"},
+		"as many groups as the record can hold are not refused": {suspend, func(o *Observed) { addGroups(o, maxGroups-1) }, ""},
+		"invalid annotation is refused":                         {"", func(o *Observed) { o.Options.InvalidMachineGroups = "Expected suspend" }, "Expected suspend"},
 		"invalid annotation on a hibernating cluster is not refused": {"", func(o *Observed) {
 			o.Options.InvalidMachineGroups, o.Record = "Expected suspend", openRecord()
 			o.Machines = o.Machines[:1]
