@@ -220,14 +220,10 @@ func TestSpecPages(t *testing.T) {
 		}
 	}
 	elsewhere := map[string]string{}
-	for _, name := range listDefinitions(t) {
-		var crd apiextensionsv1.CustomResourceDefinition
-		if err := yaml.Unmarshal([]byte(readFile(t, name)), &crd); err != nil {
-			t.Fatal(err)
-		}
+	for _, crd := range readDefinitions(t) {
 		page := strings.ToLower(crd.Spec.Names.Kind) + ".md"
 		if !pages[page] {
-			t.Errorf("%s: expected the page %s/%s, found none; write what the kind is for", name, specFolder, page)
+			t.Errorf("%s: expected the page %s/%s, found none; write what the kind is for", crd.Name, specFolder, page)
 			continue
 		}
 		delete(pages, page)
@@ -238,19 +234,25 @@ func TestSpecPages(t *testing.T) {
 	}
 }
 
-// listDefinitions returns the files of CRDs. Fields that several kinds share are described on the page of the first.
-func listDefinitions(t *testing.T) []string {
+// readDefinitions returns the CRDs. Fields that several kinds share are described on the page of the first.
+func readDefinitions(t *testing.T) []apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	first := []string{
 		"config/crd/hive.openshift.io_clusterdeployments.yaml", "config/crd/hive.openshift.io_syncsets.yaml", "config/crd/torpor.dev_slumbers.yaml",
 	}
-	found := slices.Clone(first)
+	names := slices.Clone(first)
 	for _, name := range listFiles(t) {
 		if strings.HasPrefix(name, "config/crd/") && strings.Contains(name, "_") && !slices.Contains(first, name) {
-			found = append(found, name)
+			names = append(names, name)
 		}
 	}
-	return found
+	crds := make([]apiextensionsv1.CustomResourceDefinition, len(names))
+	for i, name := range names {
+		if err := yaml.Unmarshal([]byte(readFile(t, name)), &crds[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return crds
 }
 
 func compareSpecPage(

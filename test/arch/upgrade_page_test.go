@@ -11,9 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"sigs.k8s.io/yaml"
 )
 
 const upgradePage = "docs/upgrade.md"
@@ -38,14 +35,7 @@ func TestUpgradePageListsVersions(t *testing.T) {
 func describeVersions(t *testing.T) string {
 	t.Helper()
 	kinds := map[string][]string{}
-	for _, name := range listFiles(t) {
-		if !strings.HasPrefix(name, "config/crd/") || !strings.Contains(name, "_") {
-			continue
-		}
-		var crd apiextensionsv1.CustomResourceDefinition
-		if err := yaml.Unmarshal([]byte(readFile(t, name)), &crd); err != nil {
-			t.Fatal(err)
-		}
+	for _, crd := range readDefinitions(t) {
 		var stored, served []string
 		for _, v := range crd.Spec.Versions {
 			if v.Storage {
@@ -56,13 +46,14 @@ func describeVersions(t *testing.T) string {
 			}
 		}
 		if len(stored) != 1 || !slices.Contains(served, stored[0]) {
-			t.Errorf("%s: expected one version that is stored, and that it is served, found %q of %q", name, stored, served)
+			t.Errorf("%s: expected one version that is stored, and that it is served, found %q of %q", crd.Name, stored, served)
 		}
 		row := fmt.Sprintf("| `%s` | %s | %s |", crd.Spec.Group, strings.Join(stored, ", "), strings.Join(served, ", "))
 		kinds[row] = append(kinds[row], crd.Spec.Names.Kind)
 	}
 	var table strings.Builder
 	for _, row := range slices.Sorted(maps.Keys(kinds)) {
+		slices.Sort(kinds[row])
 		fmt.Fprintf(&table, "%s %s |\n", row, strings.Join(kinds[row], ", "))
 	}
 	return table.String()
