@@ -4,10 +4,13 @@ package runner
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -134,18 +137,18 @@ func countTable(ctx context.Context, c *sql.Conn, table string) (n int64, err er
 }
 
 // definedKind is a kind of object, or of a part of each table, and its source in information_schema. prefix is the
-// prefix of the columns with the schema and the name. text is an expression for the definition, over all rows of a table
-// if isGrouped is true.
+// prefix of the columns with the schema and the name. text is an expression for the definition.
 type definedKind struct {
 	kind, from, prefix, where, text string
-	isGrouped                       bool
+	// isGrouped is true if text is an expression over several rows of information_schema.
+	isGrouped bool
 }
 
 // tablePartOf separates the part from the table in the kind of a part of each table, as in "indexes of table".
 const tablePartOf = " of "
 
 // definitionsQuery returns a query with two columns for each user object: its kind and quoted name, and a hash of its
-// definition.
+// definition. For a part of a table, the second column is the definition.
 func definitionsQuery() string {
 	const (
 		routine = "concat_ws(' ', routine_definition, dtd_identifier, is_deterministic, sql_data_access, security_type, sql_mode, definer)"
@@ -161,13 +164,13 @@ func definitionsQuery() string {
 		// A default of a TIMESTAMP column is stored in the time zone of the session that created the table.
 		{
 			"attributes of table", baseTables, "c.table", "true", "concat_ws(' ', max(engine), max(table_collation), max(table_comment)," +
-				" group_concat(concat_ws(' ', column_name, if(data_type = 'timestamp', null, " + bareText("column_default") + "), " +
-				bareText("generation_expression") + ", srs_id, column_comment) order by ordinal_position))", true,
+				" group_concat(concat_ws(' ', column_name, if(data_type = 'timestamp', null, column_default), generation_expression, srs_id, column_comment)" +
+				" order by ordinal_position))", true,
 		},
 		// The length of a shortened key on an expression depends on the row format.
 		{
 			"indexes of table", "statistics", "table", "true", "group_concat(concat_ws(' ', index_name, seq_in_index, non_unique, column_name, collation," +
-				" if(expression is null, sub_part, null), index_type, is_visible, " + bareText("expression") + ", index_comment) order by index_name, seq_in_index)", true,
+				" if(expression is null, sub_part, null), index_type, is_visible, expression, index_comment) order by index_name, seq_in_index)", true,
 		},
 		{
 			"foreign keys of table", "key_column_usage k join information_schema.referential_constraints r" +
@@ -178,15 +181,17 @@ func definitionsQuery() string {
 		{
 			"checks of table", "table_constraints c join information_schema.check_constraints k" +
 				" on k.constraint_schema = c.constraint_schema and k.constraint_name = c.constraint_name and c.constraint_type = 'CHECK'",
-			"c.table", "true", "group_concat(concat_ws(' ', c.constraint_name, c.enforced, " + bareText("check_clause") + ") order by c.constraint_name)", true,
+			"c.table", "true", "group_concat(concat_ws(' ', c.constraint_name, c.enforced, check_clause) order by c.constraint_name)", true,
 		},
 		{
 			"partitions of table", "partitions", "table", "partition_name is not null",
-			"group_concat(concat_ws(' ', partition_ordinal_position, partition_name, subpartition_ordinal_position, subpartition_name, partition_method, subpartition_method, " +
-				bareText("partition_expression") + ", " + bareText("subpartition_expression") + ", partition_description)" +
+			"group_concat(concat_ws(' ', partition_ordinal_position, partition_name, subpartition_ordinal_position, subpartition_name, partition_method," +
+				" subpartition_method, partition_expression, subpartition_expression, partition_description)" +
 				" order by partition_ordinal_position, subpartition_ordinal_position)", true,
 		},
-		{"view", "views", "table", "true", "concat_ws(' ', " + bareText("view_definition") + ", check_option, definer, security_type)", false},
+		// The definition of a view that was created from a dump has additional parentheses. It also has quotes, even if
+		// the original CREATE VIEW ran with sql_quote_show_create = 0.
+		{"view", "views", "table", "true", "concat_ws(' ', replace(replace(replace(view_definition, '`', ''), '(', ''), ')', ''), check_option, definer, security_type)", false},
 		{"trigger", "triggers", "trigger", "true", "concat_ws(' ', event_manipulation, event_object_table, action_timing, action_statement, sql_mode, definer)", false},
 		{
 			"event", "events", "event", "true", "concat_ws(' ', event_definition, sql_mode, definer, time_zone, event_type, execute_at," +
@@ -200,21 +205,31 @@ func definitionsQuery() string {
 	return strings.Join(parts, " union all ")
 }
 
-// bareText returns an expression for the text of a definition without quotes of names and without parentheses. An
-// object that was created from a dump has additional parentheses. It also has quotes, even if the original CREATE
-// statement ran with sql_quote_show_create = 0.
-func bareText(column string) string {
-	return "replace(replace(replace(" + column + ", '`', ''), '(', ''), ')', '')"
-}
-
 func (k definedKind) query() string {
-	schema, name := k.prefix+"_schema", k.prefix+"_name"
-	query := fmt.Sprintf("select concat('%s `', replace(%s, '`', '``'), '`.`', replace(%s, '`', '``'), '`') as name, left(sha2(%s, 256), 16) as hash"+
-		" from information_schema.%s where %s and %s not in %s", k.kind, schema, name, k.text, k.from, k.where, schema, ownSchemas)
+	schema, name, definition := k.prefix+"_schema", k.prefix+"_name", k.text
+	if !strings.Contains(k.kind, tablePartOf) {
+		definition = "left(sha2(" + k.text + ", 256), 16)"
+	}
+	query := fmt.Sprintf("select concat('%s `', replace(%s, '`', '``'), '`.`', replace(%s, '`', '``'), '`') as name, %s as definition"+
+		" from information_schema.%s where %s and %s not in %s", k.kind, schema, name, definition, k.from, k.where, schema, ownSchemas)
 	if k.isGrouped {
 		query += " group by " + schema + ", " + name
 	}
 	return query
+}
+
+var (
+	// introducer matches the character set of a string, as in _latin1'a', and the quote with its escape.
+	introducer = regexp.MustCompile(`_[a-z0-9]+(\\*')`)
+	// quoting matches quotes of names, parentheses and escapes.
+	quoting = regexp.MustCompile("[`\"()\\\\]")
+)
+
+// hashPart returns a hash of the definition of a part of a table. It ignores what MySQL prints differently after the
+// table is created from a dump: the character sets of strings, quotes of names, parentheses and escapes.
+func hashPart(definition string) string {
+	sum := sha256.Sum256([]byte(quoting.ReplaceAllString(introducer.ReplaceAllString(definition, "$1"), "")))
+	return hex.EncodeToString(sum[:8])
 }
 
 // definitionsSession makes every server show the same columns, and prevents long definitions from being truncated.
@@ -232,11 +247,14 @@ func readDefinitions(ctx context.Context, c *sql.Conn) (map[string]string, error
 	all := map[string]string{}
 	for rows.Next() {
 		var name string
-		var hash sql.NullString
-		if err := rows.Scan(&name, &hash); err != nil {
+		var definition sql.NullString
+		if err := rows.Scan(&name, &definition); err != nil {
 			return nil, fmt.Errorf("list definitions: %w", err)
 		}
-		all[name] = hash.String
+		all[name] = definition.String
+		if _, isPart := tableOfPart(name); isPart {
+			all[name] = hashPart(definition.String)
+		}
 	}
 	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("list definitions: %w", err)
@@ -244,7 +262,7 @@ func readDefinitions(ctx context.Context, c *sql.Conn) (map[string]string, error
 	return all, nil
 }
 
-// tableOfPart returns the key of the table of a part, such as the key "indexes of table `a`.`b`".
+// tableOfPart returns the key of the table of a part, such as the part "indexes of table `a`.`b`".
 func tableOfPart(name string) (table string, isPart bool) {
 	kind, _, _ := strings.Cut(name, "`")
 	part, _, isPart := strings.Cut(kind, tablePartOf)

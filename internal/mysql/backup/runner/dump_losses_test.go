@@ -36,6 +36,9 @@ func TestRestoreKeepsUnusualRowsAndDefinitions(t *testing.T) {
 		// Views whose definition MySQL prints differently after they are created from a dump.
 		{"create view app.joined as select a.id from app.dates a, app.parent b limit 5"},
 		{"set sql_quote_show_create = 0", "create view app.unquoted as select id from app.dates"},
+		// Names and strings in definitions that MySQL prints differently after the tables are created from a dump.
+		{"set sql_mode = 'ANSI_QUOTES'", "create table app.ansi (id int primary key) partition by key (id) partitions 2"},
+		{"set names latin1", "create table app.introduced (c varchar(9), d varchar(20) as (concat(c, '\"a''b')), check (c <> 'b'), key ((concat(c, 'd'))))"},
 	} {
 		execInSession(t, source, session...)
 	}
