@@ -89,6 +89,9 @@ type FollowUp struct {
 	RemembersLater bool
 }
 
+// DelayUntil returns the RequeueAfter of a pass at a given time. It is not zero if that time has passed.
+func DelayUntil(at, now time.Time) time.Duration { return max(at.Sub(now), time.Millisecond) }
+
 // Hub gives a controller access to the API server of the hub, the cluster whose objects Torpor reconciles.
 type Hub struct {
 	// Client reads from the cache and writes to the API server.

@@ -50,9 +50,9 @@ func (c Controller) untilStopEnds(seen *observation) time.Duration {
 	newest := seen.Stops.RequestedStop()
 	switch {
 	case newest != nil && newest.Until != nil:
-		return max(newest.Until.Sub(c.Clock.Now()), time.Millisecond)
+		return reconcile.DelayUntil(newest.Until.Time, c.Clock.Now())
 	case seen.Scheduled != nil && seen.Scheduled.ExpiresAt != nil:
-		return max(seen.Scheduled.ExpiresAt.Sub(c.Clock.Now()), time.Millisecond)
+		return reconcile.DelayUntil(seen.Scheduled.ExpiresAt.Time, c.Clock.Now())
 	default:
 		return 0
 	}

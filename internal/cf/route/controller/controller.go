@@ -137,7 +137,7 @@ func (c Controller) report(obj *korifiv1alpha1.CFRoute, seen route.Observed, pla
 	out := reconcile.FollowUp{Rule: plan.Ready.Reason}
 	if !seen.StopEnd.IsZero() {
 		// The expiry triggers no event.
-		out.RequeueAfter = max(seen.StopEnd.Sub(c.Clock.Now()), time.Millisecond)
+		out.RequeueAfter = reconcile.DelayUntil(seen.StopEnd, c.Clock.Now())
 	}
 	return out
 }

@@ -91,7 +91,7 @@ func changesProtection(plan clustering.Plan) bool {
 func nextLook(cluster *mocov1beta2.MySQLCluster, seen *observation, plan clustering.Plan) time.Duration {
 	after := plan.After
 	if next := seen.switches.NextEnd(); !next.IsZero() {
-		after = min(after, max(next.Sub(seen.Now), time.Millisecond))
+		after = min(after, reconcile.DelayUntil(next, seen.Now))
 	}
 	if end := stoprecord.ScheduledEnd(cluster.Status.ScheduledStops, cluster.Annotations, seen.Now); !end.IsZero() {
 		after = min(after, end.Sub(seen.Now))

@@ -71,7 +71,7 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen observation, 
 	case switched.IsOverdue:
 		out.RequeueAfter, out.IsUrgent = reconcile.StaleCacheRetry, true
 	case cluster.ReconciliationStopped() && !next.IsZero():
-		out.RequeueAfter = max(next.Sub(now), time.Millisecond)
+		out.RequeueAfter = reconcile.DelayUntil(next, now)
 	}
 	if cluster.ReconciliationStopped() {
 		active = decision.False(mocov1beta2.ReconciliationInactiveReason, describeStop(cluster, *cluster.Status.Pause.Reconciliation))
