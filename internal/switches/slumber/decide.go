@@ -204,7 +204,7 @@ func (p *Plan) observeWave(o Observed, i int) {
 		return // A settled wave that is awake waits for no member.
 	}
 	wave.WaitsFor = JoinNames(waiting)
-	timeout := waveTimeoutOf(o.Slumber)
+	limit := SpreadOf(o.Slumber) + waveTimeoutOf(o.Slumber)
 	if wave.IsSettled = wave.IsSettled || wave.WaitsFor == ""; wave.IsSettled {
 		wave.IsTimedOut = false
 		return
@@ -213,10 +213,10 @@ func (p *Plan) observeWave(o Observed, i int) {
 		wave.WaitsFor, wave.IsTimedOut = "", false
 		return
 	}
-	if end := waitsSince(*wave).Add(SpreadOf(o.Slumber) + timeout); !wave.IsTimedOut && !o.Now.Before(end) {
+	if end := waitsSince(*wave).Add(limit); !wave.IsTimedOut && !o.Now.Before(end) {
 		wave.IsTimedOut = true
 		p.Events = append(p.Events, decision.Event{Warning: true, Reason: EventWaveTimedOut, Action: "Wait", Note: fmt.Sprintf(
-			"Wave %s was not complete after %s, because the wave waits for %s; the next wave no longer waits for this wave", wave.Name, timeout, wave.WaitsFor)})
+			"Wave %s was not complete after %s, because the wave waits for %s; the next wave no longer waits for this wave", wave.Name, limit, wave.WaitsFor)})
 	} else {
 		p.requeueAt(o.Now, end)
 	}

@@ -208,9 +208,13 @@ func TestAWaveWaitsForAKindThatCannotBeListed(t *testing.T) {
 	if p.Stalled.Reason != torporv1alpha1.SlumberKindUnreadableReason || !strings.Contains(p.Stalled.Message, "does not list Deployment.apps (InternalError)") {
 		t.Errorf("expected the kind to be named, found %+v", p.Stalled)
 	}
-	o.Now = evening().Add(time.Hour)
-	if p := slumber.Decide(o); !p.Status.Waves[0].IsTimedOut || !p.Status.Waves[1].ShouldSleep {
+	o.Now, s.Spec.SpreadOver = evening().Add(time.Hour), &metav1.Duration{Duration: 10 * time.Minute}
+	p = slumber.Decide(o)
+	if !p.Status.Waves[0].IsTimedOut || !p.Status.Waves[1].ShouldSleep {
 		t.Errorf("expected the next wave to come after the timeout, found %+v", p.Status.Waves)
+	}
+	if len(p.Events) == 0 || !strings.Contains(p.Events[0].Note, "was not complete after 40m0s") {
+		t.Errorf("expected an event with the timeout and the spread of the wave, found %+v", p.Events)
 	}
 }
 
