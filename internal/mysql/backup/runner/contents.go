@@ -4,13 +4,10 @@ package runner
 
 import (
 	"context"
-	"crypto/sha256"
 	"database/sql"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -136,7 +133,7 @@ func countTable(ctx context.Context, c *sql.Conn, table string) (n int64, err er
 	return n, err
 }
 
-// definedKind is a kind of object, or of a part of an object, and its source in information_schema. prefix is the
+// definedKind is a kind of object, or of a part of each table, and its source in information_schema. prefix is the
 // prefix of the columns with the schema and the name. text is an expression for the definition.
 type definedKind struct {
 	kind, from, prefix, where, text string
@@ -144,11 +141,12 @@ type definedKind struct {
 	isGrouped bool
 }
 
-// partOf separates the part from the object in the kind of a part, as in "indexes of table".
-const partOf = " of "
+// partOfTable ends the kind of a part of each table.
+const partOfTable = " of table"
 
 // definitionsQuery returns a query with two columns for each user object: its kind and quoted name, and a hash of its
-// definition. For a part of an object, the second column is the definition.
+// definition. The hash does not cover expressions of tables, because MySQL may print an expression differently after
+// the table is created from a dump, for example coalesce(y, 1) for a column of the type YEAR.
 func definitionsQuery() string {
 	const (
 		routine = "concat_ws(' ', routine_definition, dtd_identifier, is_deterministic, sql_data_access, security_type, sql_mode, definer)"
@@ -163,32 +161,29 @@ func definitionsQuery() string {
 		},
 		// A default of a TIMESTAMP column is stored in the time zone of the session that created the table.
 		{
-			"attributes of table", baseTables, "c.table", "true", "concat_ws(' ', max(engine), max(table_collation), max(table_comment)," +
-				" group_concat(concat_ws(' ', column_name, if(data_type = 'timestamp', null, column_default), generation_expression, srs_id, column_comment)" +
-				" order by ordinal_position))", true,
+			"attributes" + partOfTable, baseTables, "c.table", "true", "concat_ws(' ', max(engine), max(table_collation), max(table_comment), group_concat(concat_ws(' '," +
+				" column_name, if(data_type = 'timestamp' or extra like '%DEFAULT_GENERATED%', null, column_default), srs_id, column_comment) order by ordinal_position))", true,
 		},
 		// The length of a shortened key on an expression depends on the row format.
 		{
-			"indexes of table", "statistics", "table", "true", "group_concat(concat_ws(' ', index_name, seq_in_index, non_unique, column_name, collation," +
-				" if(expression is null, sub_part, null), index_type, is_visible, expression, index_comment) order by index_name, seq_in_index)", true,
+			"indexes" + partOfTable, "statistics", "table", "true", "group_concat(concat_ws(' ', index_name, seq_in_index, non_unique, column_name, collation," +
+				" if(column_name is null, null, sub_part), index_type, is_visible, index_comment) order by index_name, seq_in_index)", true,
 		},
 		{
-			"foreign keys of table", "key_column_usage k join information_schema.referential_constraints r" +
+			"foreign keys" + partOfTable, "key_column_usage k join information_schema.referential_constraints r" +
 				" on r.constraint_schema = k.constraint_schema and r.constraint_name = k.constraint_name and r.table_name = k.table_name",
 			"k.table", "true", "group_concat(concat_ws(' ', k.constraint_name, k.ordinal_position, k.column_name, k.referenced_table_schema," +
 				" k.referenced_table_name, k.referenced_column_name, update_rule, delete_rule) order by k.constraint_name, k.ordinal_position)", true,
 		},
-		// A join of these two views takes minutes for some thousand tables.
+		// A join with check_constraints takes minutes for some thousand tables.
 		{
-			"checks of table", "table_constraints", "table", "constraint_type = 'CHECK'",
+			"checks" + partOfTable, "table_constraints", "table", "constraint_type = 'CHECK'",
 			"group_concat(concat_ws(' ', constraint_name, enforced) order by constraint_name)", true,
 		},
-		{"clause of check", "check_constraints", "constraint", "true", "check_clause", false},
 		{
-			"partitions of table", "partitions", "table", "partition_name is not null",
+			"partitions" + partOfTable, "partitions", "table", "partition_name is not null",
 			"group_concat(concat_ws(' ', partition_ordinal_position, partition_name, subpartition_ordinal_position, subpartition_name, partition_method," +
-				" subpartition_method, partition_expression, subpartition_expression, partition_description)" +
-				" order by partition_ordinal_position, subpartition_ordinal_position)", true,
+				" subpartition_method, if(partition_description like '%\\'%', null, partition_description)) order by partition_ordinal_position, subpartition_ordinal_position)", true,
 		},
 		// The definition of a view that was created from a dump has additional parentheses. It also has quotes, even if
 		// the original CREATE VIEW ran with sql_quote_show_create = 0.
@@ -207,30 +202,13 @@ func definitionsQuery() string {
 }
 
 func (k definedKind) query() string {
-	schema, name, definition := k.prefix+"_schema", k.prefix+"_name", k.text
-	if !strings.Contains(k.kind, partOf) {
-		definition = "left(sha2(" + k.text + ", 256), 16)"
-	}
-	query := fmt.Sprintf("select concat('%s `', replace(%s, '`', '``'), '`.`', replace(%s, '`', '``'), '`') as name, %s as definition"+
-		" from information_schema.%s where %s and %s not in %s", k.kind, schema, name, definition, k.from, k.where, schema, ownSchemas)
+	schema, name := k.prefix+"_schema", k.prefix+"_name"
+	query := fmt.Sprintf("select concat('%s `', replace(%s, '`', '``'), '`.`', replace(%s, '`', '``'), '`') as name, left(sha2(%s, 256), 16) as hash"+
+		" from information_schema.%s where %s and %s not in %s", k.kind, schema, name, k.text, k.from, k.where, schema, ownSchemas)
 	if k.isGrouped {
 		query += " group by " + schema + ", " + name
 	}
 	return query
-}
-
-var (
-	// introducer matches the character set of a string, as in _latin1'a', and the quote with its escape.
-	introducer = regexp.MustCompile(`_[a-z0-9]+(\\*')`)
-	// quoting matches quotes of names, parentheses and escapes.
-	quoting = regexp.MustCompile("[`\"()\\\\]")
-)
-
-// hashPart returns a hash of the definition of a part of an object. It ignores what MySQL prints differently after the
-// table is created from a dump: the character sets of strings, quotes of names, parentheses and escapes.
-func hashPart(definition string) string {
-	sum := sha256.Sum256([]byte(quoting.ReplaceAllString(introducer.ReplaceAllString(definition, "$1"), "")))
-	return hex.EncodeToString(sum[:8])
 }
 
 // definitionsSession makes every server show the same columns, and prevents long definitions from being truncated.
@@ -248,14 +226,11 @@ func readDefinitions(ctx context.Context, c *sql.Conn) (map[string]string, error
 	all := map[string]string{}
 	for rows.Next() {
 		var name string
-		var definition sql.NullString
-		if err := rows.Scan(&name, &definition); err != nil {
+		var hash sql.NullString
+		if err := rows.Scan(&name, &hash); err != nil {
 			return nil, fmt.Errorf("list definitions: %w", err)
 		}
-		all[name] = definition.String
-		if _, isPart := findOwner(name); isPart {
-			all[name] = hashPart(definition.String)
-		}
+		all[name] = hash.String
 	}
 	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("list definitions: %w", err)
@@ -263,11 +238,13 @@ func readDefinitions(ctx context.Context, c *sql.Conn) (map[string]string, error
 	return all, nil
 }
 
-// findOwner returns the key of the object that a part belongs to, such as the part "indexes of table `a`.`b`".
-func findOwner(name string) (owner string, isPart bool) {
-	kind, _, _ := strings.Cut(name, "`")
-	part, _, isPart := strings.Cut(kind, partOf)
-	return strings.TrimPrefix(name, part+partOf), isPart
+// tableOfPart returns the key of the table of a part, such as the part "indexes of table `a`.`b`".
+func tableOfPart(name string) (table string, isPart bool) {
+	kind, _, _ := strings.Cut(name, " `")
+	if !strings.HasSuffix(kind, partOfTable) {
+		return "", false
+	}
+	return "table" + strings.TrimPrefix(name, kind), true
 }
 
 // describeContents combines the inventories from before and after the snapshot. Definitions that changed in between
@@ -305,13 +282,12 @@ func (o RestoreOptions) compareContents(ctx context.Context, t restoreTarget, wa
 	}
 	for _, name := range slices.Sorted(maps.Keys(want.Definitions)) {
 		hash, isThere := found[name]
-		owner, isPart := findOwner(name)
 		isSameVersion := version == want.Version
+		table, isPart := tableOfPart(name)
 		switch {
 		case !isWanted(name), isThere && (hash == want.Definitions[name] || !isSameVersion):
 		case isPart:
-			// The parts of a missing object are not reported. A missing check is reported as a part of its table.
-			if _, isOwnerThere := found[owner]; isSameVersion && isWanted(owner) && (isThere || isOwnerThere) {
+			if _, isTableThere := found[table]; isTableThere && isSameVersion && isWanted(table) {
 				left.add(name, "the definition of the %s differs from that in the backup", name)
 			}
 		case !isThere:
