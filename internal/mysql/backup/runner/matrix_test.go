@@ -153,6 +153,7 @@ func (m *matrixRound) writeDuringBackup() (state recordedState, point time.Time)
 	writing.Go(func() { m.writeRows(ctx) })
 	defer func() { cancel(); writing.Wait() }()
 	status, err := m.runBackup(m.t.Context(), m.t, m.source.Address)
+	m.noteCrash()
 	if err != nil && !m.hasCrashed() {
 		m.t.Errorf("backup: %v", err)
 		return state, point
@@ -208,6 +209,9 @@ func (m *matrixRound) writeRows(ctx context.Context) {
 func (m *matrixRound) record(after time.Time) (recordedState, time.Time) {
 	m.turn.Lock()
 	defer m.turn.Unlock()
+	if m.noteCrash(); m.hasCrashed() {
+		return recordedState{}, time.Time{}
+	}
 	testenv.Eventually(m.t, "the time of the backup is over", func() error { return testenv.ErrorIf(!time.Now().After(after), "not yet") })
 	state, point := readState(m.t, m.source), time.Now().Truncate(time.Microsecond)
 	m.remember("-- the point " + point.UTC().Format(time.RFC3339Nano))
@@ -269,6 +273,9 @@ func (m *matrixRound) execute(session *sql.Conn, statement string) error {
 	}
 	return err
 }
+
+// noteCrash records a crash of the source that no session has met yet.
+func (m *matrixRound) noteCrash() { m.run(nil) }
 
 // crashTimeout is longer than a server that crashes needs for its report.
 const crashTimeout = time.Minute
