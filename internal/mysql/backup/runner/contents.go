@@ -167,7 +167,7 @@ func definitionsQuery() string {
 		// The length of a shortened key on an expression depends on the row format.
 		{
 			"indexes" + partOfTable, "statistics", "table", "true", "group_concat(concat_ws(' ', index_name, seq_in_index, non_unique, column_name, collation," +
-				" if(column_name is null, null, sub_part), index_type, is_visible, index_comment) order by index_name, seq_in_index)", true,
+				" if(column_name is not null, sub_part, null), index_type, is_visible, index_comment) order by index_name, seq_in_index)", true,
 		},
 		{
 			"foreign keys" + partOfTable, "key_column_usage k join information_schema.referential_constraints r" +
@@ -262,6 +262,27 @@ func describeContents(before, after serverInventory, rows map[string]int64) *dum
 	return c
 }
 
+// describeDifference returns how the definition of an object, or of a part of a table, differs from the found ones. It
+// is empty if the definition does not differ, or if the instance lacks the table of a part.
+func (c *dumpContents) describeDifference(name string, found map[string]string, version string, isWanted func(string) bool) string {
+	hash, isThere := found[name]
+	isSameVersion := version == c.Version
+	table, isPart := tableOfPart(name)
+	switch {
+	case isThere && (hash == c.Definitions[name] || !isSameVersion):
+		return ""
+	case isPart:
+		if _, isTableThere := found[table]; !isTableThere || !isSameVersion || !isWanted(table) {
+			return ""
+		}
+		return fmt.Sprintf("the definition of the %s differs from that in the backup", name)
+	case !isThere:
+		return name + " is in the backup, but is missing after the load"
+	default:
+		return fmt.Sprintf("the definition of %s differs from that in the backup", name)
+	}
+}
+
 // compareContents adds the differences between the backup and the instance to left. It runs after the dump was loaded
 // and before the binary logs are applied. Parts that are already in left are not added again.
 func (o RestoreOptions) compareContents(ctx context.Context, t restoreTarget, want *dumpContents, left *leftOutParts) error {
@@ -281,19 +302,10 @@ func (o RestoreOptions) compareContents(ctx context.Context, t restoreTarget, wa
 		return (o.Schema == "" || strings.Contains(name, " "+mysqlshdump.QuoteName(o.Schema)+".")) && !left.names[name]
 	}
 	for _, name := range slices.Sorted(maps.Keys(want.Definitions)) {
-		hash, isThere := found[name]
-		isSameVersion := version == want.Version
-		table, isPart := tableOfPart(name)
-		switch {
-		case !isWanted(name), isThere && (hash == want.Definitions[name] || !isSameVersion):
-		case isPart:
-			if _, isTableThere := found[table]; isTableThere && isSameVersion && isWanted(table) {
-				left.add(name, "the definition of the %s differs from that in the backup", name)
+		if isWanted(name) {
+			if difference := want.describeDifference(name, found, version, isWanted); difference != "" {
+				left.add(name, "%s", difference)
 			}
-		case !isThere:
-			left.add(name, "%s is in the backup, but is missing after the load", name)
-		default:
-			left.add(name, "the definition of %s differs from that in the backup", name)
 		}
 	}
 	compared := 0
