@@ -183,7 +183,7 @@ func definitionsQuery() string {
 		{
 			"partitions" + partOfTable, "partitions", "table", "partition_name is not null",
 			"group_concat(concat_ws(' ', partition_ordinal_position, partition_name, subpartition_ordinal_position, subpartition_name, partition_method," +
-				" subpartition_method, if(partition_description like '%\\'%', null, partition_description)) order by partition_ordinal_position, subpartition_ordinal_position)", true,
+				" subpartition_method, if(partition_description like '%''%', null, partition_description)) order by partition_ordinal_position, subpartition_ordinal_position)", true,
 		},
 		// The definition of a view that was created from a dump has additional parentheses. It also has quotes, even if
 		// the original CREATE VIEW ran with sql_quote_show_create = 0.
