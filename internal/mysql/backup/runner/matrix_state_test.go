@@ -56,7 +56,7 @@ func readState(t *testing.T, s *mysqld.Server) recordedState {
 	r.exec("set names utf8mb4")
 	r.exec("set session sql_mode = '', time_zone = '+00:00', autocommit = 1, max_execution_time = 0, sql_select_limit = 18446744073709551615, sql_big_selects = 1, lock_wait_timeout = 30," +
 		" sql_quote_show_create = 1, show_gipk_in_create_table_and_information_schema = 1, print_identified_with_as_hex = 1, show_create_table_verbosity = 0, show_create_table_skip_secondary_engine = 0," +
-		" transaction_isolation = 'READ-COMMITTED', optimizer_switch = default, net_write_timeout = 600")
+		" transaction_isolation = 'READ-COMMITTED', optimizer_switch = default, net_write_timeout = 600, wait_timeout = 600")
 	r.readSchemas()
 	r.readAccounts()
 	r.state.defaultCollations = map[string]string{}
