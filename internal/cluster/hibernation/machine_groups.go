@@ -66,7 +66,10 @@ func (o Observed) groupReason() string {
 
 // tooManyGroups returns the reason why not all groups can be recorded. It is empty if they can.
 func (o Observed) tooManyGroups() string {
-	count := len(o.groupsToRecord())
+	count := len(o.unrecordedGroups())
+	if o.Record != nil {
+		count += len(o.Record.MachineGroups)
+	}
 	if count <= maxGroups {
 		return ""
 	}
