@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -68,6 +69,51 @@ func TestConversationsHoldWithRealControllers(t *testing.T) {
 }
 
 const started = string(korifiv1alpha1.StartedState)
+
+// TestNameIsFreeOnceTheAppIsDeleted creates and deletes apps with one name in several spaces. The garbage collector
+// deletes the Lease of each deleted app while the next app claims the name.
+func TestNameIsFreeOnceTheAppIsDeleted(t *testing.T) {
+	t.Parallel()
+	w := shared.Get(t)
+	const spaces, apps = 6, 8
+	alice := w.newCaller(t, "alice")
+	var users sync.WaitGroup
+	for range spaces {
+		space := w.createSpace(t)
+		users.Go(func() {
+			for range apps {
+				if err := alice.createAndDelete(t, space, "shop"); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	users.Wait()
+}
+
+// createAndDelete creates an app without instances, and returns when the job of its deletion is complete.
+func (c caller) createAndDelete(t *testing.T, space, name string) error {
+	t.Helper()
+	made, err := c.send(t.Context(), "POST", "/v3/apps", `{"name":"`+name+`","relationships":{"space":{"data":{"guid":"`+space+`"}}}}`)
+	if err != nil || made.Status != http.StatusCreated {
+		return fmt.Errorf("expected the app %s to be created, found %+v (%w)", name, made, err)
+	}
+	app := conversation.JSONField(t, made.Body, "guid")
+	if deleted, err := c.send(t.Context(), "DELETE", "/v3/apps/"+app, ""); err != nil || deleted.Status != http.StatusAccepted {
+		return fmt.Errorf("expected the app %s to be deleted, found %+v (%w)", name, deleted, err)
+	}
+	// Each of these requests is answered when the job is complete, or after some seconds.
+	for range 100 {
+		job, err := c.send(t.Context(), "GET", "/v3/jobs/app.delete~"+app, "")
+		if err != nil || job.Status != http.StatusOK {
+			return fmt.Errorf("expected the job of the deletion, found %+v (%w)", job, err)
+		}
+		if conversation.JSONField(t, job.Body, "state") == "COMPLETE" {
+			return nil
+		}
+	}
+	return errors.New("expected the app " + name + " to be deleted, found it after 100 requests")
+}
 
 func TestRestartLeavesOnlyTheNewRevision(t *testing.T) {
 	t.Parallel()

@@ -10,6 +10,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
@@ -49,8 +50,14 @@ func (s *Store) checkNameIsFree(ctx context.Context, caller *authorization.Calle
 
 // claimName reserves an app's name in its space, across all replicas. The app becomes the holder of the name's Lease,
 // which is deleted with the app. If several apps have the same name, only one becomes the holder, and the others must
-// not use the name.
+// not use the name. claimName tries again if another request changes the Lease at the same time, or if Kubernetes'
+// garbage collector deletes the Lease of a deleted app.
 func (s *Store) claimName(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp) error {
+	hasLeaseChanged := func(err error) bool { return k8serrors.IsConflict(err) || k8serrors.IsNotFound(err) }
+	return retry.OnError(retry.DefaultBackoff, hasLeaseChanged, func() error { return s.tryClaimName(ctx, caller, app) })
+}
+
+func (s *Store) tryClaimName(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp) error {
 	lease := &coordinationv1.Lease{ObjectMeta: ownedByApp(app, namePrefix+hashName(app.Spec.DisplayName))}
 	lease.Spec.HolderIdentity = &app.Name
 	err := caller.Client.Create(ctx, lease)
@@ -69,12 +76,9 @@ func (s *Store) claimName(ctx context.Context, caller *authorization.Caller, app
 	}
 	owned := ownedByApp(app, lease.Name)
 	lease.Labels, lease.OwnerReferences, lease.Spec.HolderIdentity = owned.Labels, owned.OwnerReferences, &app.Name
-	// The update contains the Lease's resource version, so one of two apps that reserve an abandoned name at the same
-	// time gets a conflict.
-	if err = caller.Client.Update(ctx, lease); k8serrors.IsConflict(err) {
-		return newNameTaken(app.Spec.DisplayName)
-	}
-	return err
+	// The update contains the Lease's resource version, so only one of two apps that reserve an abandoned name at the
+	// same time succeeds. The API server reports the update of a deleted object as a conflict, too.
+	return caller.Client.Update(ctx, lease)
 }
 
 // holderHasName reports whether the app that holds the Lease exists and still has the name.
