@@ -298,11 +298,6 @@ func (g *schemaGenerator) createTable(schema string) string {
 			return strings.HasPrefix(p, "unique") || strings.HasPrefix(p, "fulltext") || strings.HasPrefix(p, "spatial") || strings.HasPrefix(p, "foreign")
 		})
 	}
-	if strings.Contains(options, " utf16") || strings.Contains(options, " utf32") || strings.Contains(options, " ucs2") {
-		// MySQL stores the number in the key as a text that it cannot read again: InnoDB misses entries of the key at the
-		// source, and a copy of the table has another key.
-		parts = slices.DeleteFunc(parts, func(p string) bool { return strings.Contains(p, "((coalesce(") })
-	}
 	g.tables = append(g.tables, t)
 	g.count("table")
 	return fmt.Sprintf("create table %s (%s)%s", t.quoted(), strings.Join(parts, ", "), options)
@@ -337,7 +332,7 @@ func (g *schemaGenerator) indexes(t *generatedTable, indexable []string, hasID b
 		}
 		g.count("index")
 		parts = append(parts, pick(g, "key ("+quoted+")", "key "+mysqlshdump.QuoteName(g.name("k"))+" ("+quoted+" desc) comment 'it''s'", "unique key ("+quoted+")", "key ("+quoted+") invisible",
-			"key "+mysqlshdump.QuoteName(g.name("f"))+" ((coalesce("+quoted+", 1)))", "key ((hex("+quoted+")) desc)"))
+			"key "+mysqlshdump.QuoteName(g.name("f"))+" ((concat(hex("+quoted+"), 1)))", "key ((hex("+quoted+")) desc)"))
 	}
 	for i, c := range t.columns {
 		quoted := mysqlshdump.QuoteName(c.name)

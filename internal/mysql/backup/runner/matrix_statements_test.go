@@ -36,7 +36,8 @@ func (g *schemaGenerator) sqlMode() string {
 	return strings.Join(modes, ",")
 }
 
-// sessionSettings returns the statements at the beginning of a session.
+// sessionSettings returns the statements at the beginning of a session. A session that copies tables accepts invalid
+// dates, because a replay does not copy them, and would keep the dates that the source has changed.
 func (g *schemaGenerator) sessionSettings() []string {
 	all := []string{"set autocommit = 1, completion_type = 0, lock_wait_timeout = 2, innodb_lock_wait_timeout = 2, max_execution_time = 0, sql_safe_updates = 0, sql_select_limit = default, sql_big_selects = 1"}
 	if g.chance(2) {
@@ -51,7 +52,7 @@ func (g *schemaGenerator) sessionSettings() []string {
 		"names utf8mb4 collate utf8mb4_bin", "default_collation_for_utf8mb4 = utf8mb4_general_ci",
 		"explicit_defaults_for_timestamp = off", "innodb_strict_mode = off", "lc_time_names = 'de_DE'", "restrict_fk_on_non_standard_key = off", "gtid_next = 'automatic:tag'",
 		"transaction_isolation = 'serializable'", "character_set_database = latin1", "sql_quote_show_create = 0", "print_identified_with_as_hex = 0",
-		"default_week_format = 3, div_precision_increment = 0", "insert_id = 100", "big_tables = 1", "old_alter_table = 1", "updatable_views_with_limit = 0", "show_create_table_verbosity = 1",
+		"default_week_format = 3, div_precision_increment = 0", "insert_id = 100", "big_tables = 1", "old_alter_table = 1, sql_mode = 'ALLOW_INVALID_DATES'", "updatable_views_with_limit = 0", "show_create_table_verbosity = 1",
 	} {
 		if g.chance(14) {
 			g.count("session " + strings.Fields(setting)[0])
