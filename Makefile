@@ -21,7 +21,7 @@ MAKEFLAGS += --no-print-directory
 	pods-up pods-down unit test test-full fuzz rights test-loaded test-run test-foreign test-hostile test-release \
 	test-tutorials test-outside e2e e2e-pods run-e2e-pods e2e-clouds e2e-machines bench bench-hibernate \
 	bench-fleet bench-conditional bench-mysql bench-backup bench-restart bench-sync bench-record bench-page soak soak-mysql \
-	soak-backup soak-conditional test-versions generate fmt lint tidy subjects vulnerabilities verify
+	soak-backup soak-all soak-conditional test-versions generate fmt lint tidy subjects vulnerabilities verify
 
 help: ## List the targets
 	@awk -F': .*## |: ## ' '/^[a-z0-9 -]+:.* ## / {printf "  %-24s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -135,13 +135,15 @@ bench-record: local torpor
 	@$(GO_BENCH) ./test/e2e/record -run 'TestBenchRecord$$'
 bench-page: local
 	@TORPOR_BENCH_DIR=$(BENCH_DIR) .ci/with-parts .ci/test-outside bench-page
-soak: ## Inject random faults or data and check for losses: NAME=mysql (default), backup or conditional, SOAK=20m SEED=1
+soak: ## Inject random faults or data and check for losses: NAME=mysql (default), backup, conditional or all, SOAK=20m SEED=1
 	@$(MAKE) soak-$(or $(NAME),mysql)
 soak-mysql: local mysql
 	@TORPOR_SOAK=$(or $(SOAK),20m) TORPOR_SEED=$(SEED) $(GO_BENCH) ./test/e2e/mysql -run 'TestSoak$$'
 soak-backup: local mysql s3
 	@TORPOR_SOAK=$(or $(SOAK),20m) TORPOR_SEED=$(SEED) TORPOR_BENCH_DIR=$(BENCH_DIR) $(GO_TEST) \
 		./internal/mysql/backup/runner -run 'TestSoak$$'
+soak-all: local torpor
+	@TORPOR_SOAK=$(or $(SOAK),20m) TORPOR_SEED=$(SEED) $(GO_BENCH) ./test/e2e/soak -run 'TestSoak$$'
 soak-conditional: local
 	@cd conditional/bench && $(CURDIR)/.ci/with-parts go run -race . --soak=$(or $(SOAK),10m) --seed=$(or $(SEED),1)
 

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package soak
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	testenv "github.com/torpor-dev/torpor/test/env"
+)
+
+// TestMain sets a logger for controller-runtime, without which its clients log warnings.
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
+	os.Exit(m.Run())
+}
+
+const (
+	// faultsOfRound is the number of faults before the users pause, and all objects must come to rest.
+	faultsOfRound = 6
+	// longestFault is the longest duration of a fault. It is longer than a Lease, so that the other replica becomes the
+	// leader.
+	longestFault = 40 * time.Second
+	// longestCalm is the longest time between two faults.
+	longestCalm = 10 * time.Second
+	// restTimeout is the time limit for all objects to come to rest.
+	restTimeout = 5 * time.Minute
+	// restInterval is the interval of the polls for objects that are not at rest.
+	restInterval = 500 * time.Millisecond
+)
+
+type soakResult struct {
+	*verdicts
+
+	Seed    uint64         `json:"seed"`
+	Seconds float64        `json:"seconds"`
+	Objects int            `json:"objects"`
+	Intents int            `json:"intents"`
+	Faults  map[string]int `json:"faults"`
+}
+
+// TestSoak runs users and faults together, and expects that the oracle finds nothing.
+func TestSoak(t *testing.T) {
+	if os.Getenv("TORPOR_SOAK") == "" {
+		t.Skip("TORPOR_SOAK is not set: expected the duration, such as 20m; run make soak NAME=all")
+	}
+	long, err := time.ParseDuration(os.Getenv("TORPOR_SOAK"))
+	testenv.ExpectNoError(t, err)
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("TORPOR_SEED"); text != "" {
+		seed, err = strconv.ParseUint(text, 10, 64)
+		testenv.ExpectNoError(t, err)
+	}
+	t.Logf("seed %d (TORPOR_SEED), for %s", seed, long)
+	w := newWorld(t, sizes{clusters: readSize(t, "TORPOR_SOAK_CLUSTERS", 60), deployments: readSize(t, "TORPOR_SOAK_DEPLOYMENTS", 30), apps: readSize(t, "TORPOR_SOAK_APPS", 40), scheduled: 6})
+	s := &soak{world: w, users: &users{world: w}, faults: map[string]int{}}
+	s.replicas = w.startReplicas(t)
+	w.startService(t, s.replicas)
+	w.createObjects(t)
+	s.awaitRest(t)
+	s.run(t, seed, long)
+	var outputs []string
+	for _, r := range s.replicas {
+		outputs = append(append(outputs, r.outputs...), r.LastOutput())
+	}
+	w.found.Secrets = w.countSecrets(t, outputs...)
+	s.save(t, seed, long, outputs)
+}
+
+// readSize returns a number of objects from an environment variable.
+func readSize(t *testing.T, variable string, otherwise int) int {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	testenv.ExpectNoError(t, err)
+	return n
+}
+
+type soak struct {
+	*world
+	users    *users
+	replicas []*replica
+	// deck contains the next kinds of faults, and faults counts the past ones.
+	deck   []faultKind
+	faults map[string]int
+}
+
+func (s *soak) run(t *testing.T, seed uint64, long time.Duration) {
+	t.Helper()
+	end := time.Now().Add(long)
+	s.createSlumber(t, end)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	defer stop()
+	beside.Go(func() { s.watchClaims(ctx, t) })
+	for i, act := range []func(context.Context, *testing.T, *rand.Rand){s.users.changeCluster, s.users.changeDeployment, s.users.changeApp} {
+		beside.Go(func() { s.users.run(ctx, t, rand.New(rand.NewPCG(seed, uint64(i+1))), act) })
+	}
+	random := rand.New(rand.NewPCG(seed, 0))
+	for n := 1; time.Now().Before(end); n++ {
+		s.strike(t, random)
+		if n%faultsOfRound == 0 {
+			s.endRound(t)
+		}
+		pause(t.Context(), random, longestCalm)
+	}
+	s.endRound(t)
+}
+
+// endRound holds the users, and waits until all objects are at rest.
+func (s *soak) endRound(t *testing.T) {
+	t.Helper()
+	s.users.hold.Lock()
+	defer s.users.hold.Unlock()
+	s.awaitRest(t)
+}
+
+// awaitRest waits until each object has reached its last intent.
+func (s *soak) awaitRest(t *testing.T) {
+	t.Helper()
+	began := time.Now()
+	tick := time.NewTicker(restInterval)
+	defer tick.Stop()
+	for {
+		left, err := s.listUnrested(t.Context(), s.cloud.ListInstances(t, ""))
+		rested := time.Since(began)
+		if err == nil && len(left) == 0 {
+			s.found.mu.Lock()
+			defer s.found.mu.Unlock()
+			s.found.RestSeconds = append(s.found.RestSeconds, rested.Seconds())
+			t.Logf("all objects are at rest after %.1f s; %d orders, %d wrong, %.0f lie-seconds", rested.Seconds(), s.found.Orders, s.found.WrongOrders, s.found.LieSeconds)
+			return
+		}
+		if rested > restTimeout {
+			s.found.mu.Lock()
+			defer s.found.mu.Unlock()
+			s.found.LostIntents += max(len(left), 1)
+			s.found.note("not at rest after %s (%v):\n\t%s", restTimeout, err, strings.Join(left, "\n\t"))
+			return
+		}
+		<-tick.C
+	}
+}
+
+// pause waits for a random time.
+func pause(ctx context.Context, random *rand.Rand, longest time.Duration) {
+	timer := time.NewTimer(time.Duration(random.Int64N(int64(longest))))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// faultKind is a kind of fault. The faults of managers strike one manager.
+type faultKind struct {
+	name         string
+	strike, heal func(t *testing.T, r *replica)
+}
+
+func (s *soak) listFaults() []faultKind {
+	start := func(t *testing.T, r *replica) { t.Helper(); s.start(t, r) }
+	clearFaults := func(t *testing.T, _ *replica) { t.Helper(); s.cloud.ClearFaults(t) }
+	cloudFault := func(f testenv.CloudFault) func(*testing.T, *replica) {
+		return func(t *testing.T, _ *replica) { t.Helper(); s.cloud.InjectFault(t, f) }
+	}
+	kill := func(t *testing.T, r *replica) { t.Helper(); r.KillAtOnce(t) }
+	freeze := func(t *testing.T, r *replica) { t.Helper(); r.freeze(t) }
+	thaw := func(t *testing.T, r *replica) { t.Helper(); r.thaw(t) }
+	ofPart := func(do func(*testing.T, *replica)) func(*testing.T, *replica) {
+		return func(t *testing.T, r *replica) { t.Helper(); s.forPart(r.part, func(one *replica) { do(t, one) }) }
+	}
+	return []faultKind{
+		{"kill -9 of a manager", kill, start},
+		{"kill -9 of both managers of a part", ofPart(kill), ofPart(start)},
+		{"restart of a manager", func(t *testing.T, r *replica) { t.Helper(); r.Stop(t) }, start},
+		{"freeze of a manager", freeze, thaw},
+		{"freeze of both managers of a part", ofPart(freeze), ofPart(thaw)},
+		{"cut between a manager and the API server", func(_ *testing.T, r *replica) { r.link.setCut(true) }, func(_ *testing.T, r *replica) { r.link.setCut(false) }},
+		{"the cloud throttles calls", cloudFault(testenv.CloudFault{Code: "RequestLimitExceeded", Message: "Request limit exceeded."}), clearFaults},
+		{"the cloud answers late", cloudFault(testenv.CloudFault{Delay: "5s"}), clearFaults},
+		{"the cloud loses starts", cloudFault(testenv.CloudFault{Kind: "lostStart"}), clearFaults},
+	}
+}
+
+// strike injects the next fault, and repairs it after a random time. Each kind occurs once before any kind occurs again.
+func (s *soak) strike(t *testing.T, random *rand.Rand) {
+	t.Helper()
+	if len(s.deck) == 0 {
+		s.deck = s.listFaults()
+		random.Shuffle(len(s.deck), func(i, j int) { s.deck[i], s.deck[j] = s.deck[j], s.deck[i] })
+	}
+	kind := s.deck[0]
+	s.deck = s.deck[1:]
+	r := s.replicas[random.IntN(len(s.replicas))]
+	part, _, _ := strings.Cut(r.part, ",")
+	s.faults[kind.name]++
+	t.Logf("%s: %s (%s)", time.Now().Format(time.TimeOnly), kind.name, part)
+	kind.strike(t, r)
+	pause(t.Context(), random, longestFault)
+	kind.heal(t, r)
+}
+
+func (s *soak) forPart(part string, do func(*replica)) {
+	for _, r := range s.replicas {
+		if r.part == part {
+			do(r)
+		}
+	}
+}
+
+// save writes the result and the logs of the managers, and fails the test if the oracle has found a defect.
+func (s *soak) save(t *testing.T, seed uint64, long time.Duration, outputs []string) {
+	t.Helper()
+	intents := 0
+	for name := range s.intents.of {
+		intents += s.intents.count(name)
+	}
+	s.found.mu.Lock()
+	defer s.found.mu.Unlock()
+	testenv.SaveFigures(t, "soak.json", soakResult{
+		verdicts: s.found, Seed: seed, Seconds: long.Seconds(), Objects: s.sizes.clusters + s.sizes.deployments + s.sizes.apps, Intents: intents, Faults: s.faults,
+	})
+	for _, finding := range s.found.findings {
+		t.Log(finding)
+	}
+	if !s.found.isClean() {
+		t.Errorf("expected no wrong order, lie, lost intent or secret; seed %d", seed)
+	}
+	if intents == 0 || len(s.faults) == 0 || s.found.Orders == 0 {
+		t.Error("expected intents, faults and orders; the run proves nothing")
+	}
+	if dir := os.Getenv("TORPOR_BENCH_DIR"); dir != "" {
+		for i, text := range outputs {
+			testenv.ExpectNoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("soak-manager-%d.log", i)), []byte(text), 0o600))
+		}
+	}
+}
