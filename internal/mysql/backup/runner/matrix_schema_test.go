@@ -36,6 +36,13 @@ type generatedTable struct {
 	isPlain bool
 	// hasKey is true for a table with a primary key.
 	hasKey bool
+	// hasLabels is true for a table with an ENUM or SET column.
+	hasLabels bool
+}
+
+// noteColumn records a column of a type.
+func (t *generatedTable) noteColumn(kind string) {
+	t.hasLabels = t.hasLabels || strings.HasPrefix(kind, "enum") || strings.HasPrefix(kind, "set")
 }
 
 func (t *generatedTable) quoted() string { return quotePair(t.schema, t.name) }
@@ -53,7 +60,7 @@ type generatedObject struct{ kind, quoted string }
 func (g *schemaGenerator) copyTables() []*generatedTable {
 	var all []*generatedTable
 	for _, t := range g.tables {
-		all = append(all, &generatedTable{t.schema, t.name, slices.Clone(t.columns), t.isPlain, t.hasKey})
+		all = append(all, &generatedTable{t.schema, t.name, slices.Clone(t.columns), t.isPlain, t.hasKey, t.hasLabels})
 	}
 	return all
 }
@@ -271,6 +278,7 @@ func (g *schemaGenerator) createTable(schema string) string {
 	for range 1 + g.IntN(6) {
 		kind, value, isIndexable := g.columnType()
 		g.count("column " + strings.Fields(kind)[0])
+		t.noteColumn(kind)
 		name := g.name("c")
 		line := mysqlshdump.QuoteName(name) + " " + kind + g.columnOptions(kind)
 		parts = append(parts, line)
@@ -332,7 +340,7 @@ func (g *schemaGenerator) indexes(t *generatedTable, indexable []string, hasID b
 		}
 		g.count("index")
 		parts = append(parts, pick(g, "key ("+quoted+")", "key "+mysqlshdump.QuoteName(g.name("k"))+" ("+quoted+" desc) comment 'it''s'", "unique key ("+quoted+")", "key ("+quoted+") invisible",
-			"key "+mysqlshdump.QuoteName(g.name("f"))+" ((concat(hex("+quoted+"), 1)))", "key ((hex("+quoted+")) desc)"))
+			"key "+mysqlshdump.QuoteName(g.name("f"))+" ((length("+quoted+") + 1))", "key ((hex("+quoted+")) desc)"))
 	}
 	for i, c := range t.columns {
 		quoted := mysqlshdump.QuoteName(c.name)

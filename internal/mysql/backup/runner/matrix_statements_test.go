@@ -39,7 +39,7 @@ func (g *schemaGenerator) sqlMode() string {
 // sessionSettings returns the statements at the beginning of a session. A session that copies tables accepts invalid
 // dates, because a replay does not copy them, and would keep the dates that the source has changed.
 func (g *schemaGenerator) sessionSettings() []string {
-	all := []string{"set autocommit = 1, completion_type = 0, lock_wait_timeout = 2, innodb_lock_wait_timeout = 2, max_execution_time = 0, sql_safe_updates = 0, sql_select_limit = default, sql_big_selects = 1"}
+	all := []string{"set autocommit = 1, completion_type = 0, lock_wait_timeout = 2, innodb_lock_wait_timeout = 2, max_execution_time = 0, sql_safe_updates = 0, sql_select_limit = default, sql_big_selects = 1, old_alter_table = 0"}
 	if g.chance(2) {
 		all = append(all, "set sql_mode = '"+g.sqlMode()+"'")
 	} else {
@@ -152,6 +152,7 @@ func (g *schemaGenerator) alter() string {
 	switch g.IntN(24) {
 	case 0, 1:
 		t.columns = append(t.columns, generatedColumn{fresh, value})
+		t.noteColumn(kind)
 		return g.counted("add column", "alter table "+table+" add column "+mysqlshdump.QuoteName(fresh)+" "+kind+pick(g, "", " first", " after "+quoted, " invisible"))
 	case 2:
 		if len(t.columns) > 1 {
@@ -167,6 +168,7 @@ func (g *schemaGenerator) alter() string {
 				t.columns[i].value = value
 			}
 		}
+		t.noteColumn(kind)
 		return g.counted("modify column", "alter table "+table+" modify column "+quoted+" "+kind)
 	case 4:
 		for i := range t.columns {
@@ -178,6 +180,9 @@ func (g *schemaGenerator) alter() string {
 	case 5:
 		return g.counted("add index", "alter table "+table+" add "+pick(g, "index", "unique index")+" "+mysqlshdump.QuoteName(fresh)+" ((hex("+quoted+")))"+pick(g, "", " invisible"))
 	case 6:
+		if t.hasLabels {
+			return g.alter() // MySQL 9.7.4 converts labels from ucs2 incorrectly.
+		}
 		c := pick(g, listCharsets()...)
 		return g.counted("convert", "alter table "+table+" convert to character set "+c.name)
 	case 7:
