@@ -4,10 +4,12 @@ package soak
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -19,19 +21,39 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// listParts returns the controllers of each Deployment. Each part has a leader of its own.
-func listParts() []string {
-	return []string{"hibernation,sync,machinepools", "clustering,provisioning,backup,restart,spaces,deployments,routes,tasks,lrp", "slumber,workloads,adapters"}
+// deployment is a Deployment of managers.
+type deployment struct {
+	name, controllers string
+	// namespace is the only namespace that the managers watch; empty means all namespaces.
+	namespace string
 }
 
-// replicasOfPart is the number of managers of each part.
-const replicasOfPart = 2
+// listDeployments returns Deployments that share the controllers by parts, and the clusters by namespaces.
+func listDeployments() []deployment {
+	all := []deployment{
+		{"switches", "slumber,workloads,adapters", ""},
+		{"apps", "clustering,provisioning,backup,restart,spaces,deployments,routes,tasks,lrp", ""},
+	}
+	for _, namespace := range listFleets() {
+		all = append(all, deployment{"clusters of " + namespace, "hibernation,sync,machinepools", namespace})
+	}
+	return all
+}
+
+// replicasOfDeployment is the number of managers of each Deployment.
+const replicasOfDeployment = 2
 
 // replica is a manager in a process of its own, with a link of its own to the API server.
 type replica struct {
-	*testenv.Process
-	part, probes, webhook string
-	link                  *link
+	deployment
+
+	probes, webhook string
+	link            *link
+
+	mu      sync.Mutex
+	process *testenv.Process
+	// isDown is true while a fault keeps the manager from running.
+	isDown bool
 	// outputs are the outputs of earlier processes.
 	outputs []string
 }
@@ -39,9 +61,12 @@ type replica struct {
 func (w *world) startReplicas(t *testing.T) []*replica {
 	t.Helper()
 	var all []*replica
-	for _, part := range listParts() {
-		for range replicasOfPart {
-			r := &replica{part: part, probes: testenv.FreeAddress(t), webhook: testenv.FreeAddress(t), link: startLink(t, strings.TrimPrefix(w.Config.Host, "https://"))}
+	for _, d := range listDeployments() {
+		for range replicasOfDeployment {
+			r := &replica{deployment: d, probes: testenv.FreeAddress(t), webhook: "0", link: startLink(t, strings.TrimPrefix(w.Config.Host, "https://"))}
+			if d.namespace == "" {
+				r.webhook = testenv.FreeAddress(t)
+			}
 			w.start(t, r)
 			all = append(all, r)
 		}
@@ -62,13 +87,68 @@ func (w *world) start(t *testing.T, r *replica) {
 	}
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	testenv.ExpectNoError(t, clientcmd.WriteToFile(*config, kubeconfig))
-	if r.Process != nil {
-		r.outputs = append(r.outputs, r.LastOutput())
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.process != nil {
+		r.outputs = append(r.outputs, r.process.LastOutput())
 	}
-	r.Process = testenv.StartProcess(t, testenv.TorporPath(t), []string{
-		"manager", "--kubeconfig", kubeconfig, "--leader-elect", "--namespace", system, "--controllers", r.part,
+	r.isDown = false
+	r.process = testenv.StartProcess(t, testenv.TorporPath(t), []string{
+		"manager", "--kubeconfig", kubeconfig, "--leader-elect", "--namespace", system, "--controllers", r.controllers, "--watch-namespaces", r.namespace,
 		"--metrics-address", "0", "--probe-address", r.probes, "--webhook-address", r.webhook, "--image-registries", "none",
 	}, nil)
+}
+
+// stop ends the manager with SIGTERM or SIGKILL, until it is started again.
+func (r *replica) stop(t *testing.T, isKill bool) {
+	t.Helper()
+	r.mu.Lock()
+	r.isDown = true
+	p := r.process
+	r.mu.Unlock()
+	if isKill {
+		p.KillAtOnce(t)
+	} else {
+		p.Stop(t)
+	}
+}
+
+// hasEnded reports whether the manager has ended although no fault keeps it from running.
+func (r *replica) hasEnded() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case <-r.process.ExitChannel():
+		return !r.isDown
+	default:
+		return false
+	}
+}
+
+func (r *replica) listOutputs() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append(slices.Clone(r.outputs), r.process.LastOutput())
+}
+
+// restartEnded starts managers that have ended, as the kubelet does: a manager that has lost its Lease ends.
+func (s *soak) restartEnded(ctx context.Context, t *testing.T) {
+	tick := time.NewTicker(lookInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		for _, r := range s.replicas {
+			if r.hasEnded() {
+				t.Logf("%s: a manager of %s has ended, and is started", time.Now().Format(time.TimeOnly), r.name)
+				s.ended.Add(1)
+				s.start(t, r)
+			}
+		}
+	}
 }
 
 // isReady reports whether the manager is ready, as the kubelet's probe does.
@@ -94,7 +174,9 @@ func (r *replica) thaw(t *testing.T)   { r.signal(t, syscall.SIGCONT) }
 
 func (r *replica) signal(t *testing.T, s syscall.Signal) {
 	t.Helper()
-	if err := syscall.Kill(r.PID(), s); err != nil {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := syscall.Kill(r.process.PID(), s); err != nil && !errors.Is(err, syscall.ESRCH) {
 		t.Errorf("send %s to a manager: %v", s, err)
 	}
 }
@@ -211,7 +293,7 @@ func (w *world) startService(t *testing.T, replicas []*replica) {
 		for {
 			var found []*replica
 			for _, r := range replicas {
-				if r.isReady(ctx) {
+				if r.webhook != "0" && r.isReady(ctx) {
 					found = append(found, r)
 				}
 			}

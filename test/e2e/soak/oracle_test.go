@@ -24,7 +24,7 @@ const (
 	orderGrace = 2 * time.Second
 	// freshness is how long a status may contradict the cloud: the duration of a Lease, and ten seconds for the first
 	// pass of the next leader.
-	freshness = 25 * time.Second
+	freshness = 55 * time.Second
 	// lookInterval is the interval of the oracle's polls.
 	lookInterval = time.Second
 )
@@ -232,7 +232,7 @@ func TestOracleJudgesOrders(t *testing.T) {
 
 // TestOracleCountsLies polls a cluster every second while its status contradicts its machines.
 func TestOracleCountsLies(t *testing.T) {
-	const seconds = 60
+	const seconds = 90
 	hibernatingNow := metav1.Condition{Type: hivev1.ClusterHibernatingCondition, Status: metav1.ConditionTrue, Reason: hivev1.HibernatingHibernationReason, ObservedGeneration: 2}
 	old := hibernatingNow
 	old.ObservedGeneration = 1

@@ -34,10 +34,11 @@ func (w *world) listUnrested(ctx context.Context, instances []testenv.CloudInsta
 	var apps korifiv1alpha1.CFAppList
 	var pods corev1.PodList
 	for _, list := range []client.ObjectList{&clusters, &deployments, &apps, &pods} {
-		if err := w.Client.List(ctx, list, client.InNamespace(fleet)); err != nil {
+		if err := w.Client.List(ctx, list); err != nil {
 			return nil, fmt.Errorf("list: %w", err)
 		}
 	}
+	deployments.Items = slices.DeleteFunc(deployments.Items, func(d appsv1.Deployment) bool { return d.Spec.Template.Labels["web"] == "" })
 	if found := []int{len(clusters.Items), len(deployments.Items), len(apps.Items)}; !slices.Equal(found, []int{w.sizes.clusters, w.sizes.deployments, w.sizes.apps}) {
 		return nil, fmt.Errorf("expected %+v, found %v", w.sizes, found)
 	}

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,10 +29,10 @@ func TestMain(m *testing.M) {
 
 const (
 	// faultsOfRound is the number of faults before the users pause, and all objects must come to rest.
-	faultsOfRound = 6
+	faultsOfRound = 4
 	// longestFault is the longest duration of a fault. It is longer than a Lease, so that the other replica becomes the
 	// leader.
-	longestFault = 40 * time.Second
+	longestFault = 75 * time.Second
 	// longestCalm is the longest time between two faults.
 	longestCalm = 10 * time.Second
 	// restTimeout is the time limit for all objects to come to rest.
@@ -48,6 +49,8 @@ type soakResult struct {
 	Objects int            `json:"objects"`
 	Intents int            `json:"intents"`
 	Faults  map[string]int `json:"faults"`
+	// Ended counts the managers that ended by themselves, such as after the loss of a Lease.
+	Ended int64 `json:"ended"`
 }
 
 // TestSoak runs users and faults together, and expects that the oracle finds nothing.
@@ -72,7 +75,7 @@ func TestSoak(t *testing.T) {
 	s.run(t, seed, long)
 	var outputs []string
 	for _, r := range s.replicas {
-		outputs = append(append(outputs, r.outputs...), r.LastOutput())
+		outputs = append(outputs, r.listOutputs()...)
 	}
 	w.found.Secrets = w.countSecrets(t, outputs...)
 	s.save(t, seed, long, outputs)
@@ -97,18 +100,21 @@ type soak struct {
 	// deck contains the next kinds of faults, and faults counts the past ones.
 	deck   []faultKind
 	faults map[string]int
+	// ended counts the managers that ended by themselves.
+	ended atomic.Int64
 }
 
 func (s *soak) run(t *testing.T, seed uint64, long time.Duration) {
 	t.Helper()
 	end := time.Now().Add(long)
-	s.createSlumber(t, end)
+	s.createSlumbers(t, end)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	defer stop()
 	beside.Go(func() { s.watchClaims(ctx, t) })
+	beside.Go(func() { s.restartEnded(ctx, t) })
 	for i, act := range []func(context.Context, *testing.T, *rand.Rand){s.users.changeCluster, s.users.changeDeployment, s.users.changeApp} {
 		beside.Go(func() { s.users.run(ctx, t, rand.New(rand.NewPCG(seed, uint64(i+1))), act) })
 	}
@@ -137,6 +143,7 @@ func (s *soak) awaitRest(t *testing.T) {
 	began := time.Now()
 	tick := time.NewTicker(restInterval)
 	defer tick.Stop()
+	var last []string
 	for {
 		left, err := s.listUnrested(t.Context(), s.cloud.ListInstances(t, ""))
 		rested := time.Since(began)
@@ -144,9 +151,10 @@ func (s *soak) awaitRest(t *testing.T) {
 			s.found.mu.Lock()
 			defer s.found.mu.Unlock()
 			s.found.RestSeconds = append(s.found.RestSeconds, rested.Seconds())
-			t.Logf("all objects are at rest after %.1f s; %d orders, %d wrong, %.0f lie-seconds", rested.Seconds(), s.found.Orders, s.found.WrongOrders, s.found.LieSeconds)
+			t.Logf("all objects are at rest after %.1f s; %d orders, %d wrong, %.0f lie-seconds; the last: %.3q", rested.Seconds(), s.found.Orders, s.found.WrongOrders, s.found.LieSeconds, last)
 			return
 		}
+		last = left
 		if rested > restTimeout {
 			s.found.mu.Lock()
 			defer s.found.mu.Unlock()
@@ -180,18 +188,25 @@ func (s *soak) listFaults() []faultKind {
 	cloudFault := func(f testenv.CloudFault) func(*testing.T, *replica) {
 		return func(t *testing.T, _ *replica) { t.Helper(); s.cloud.InjectFault(t, f) }
 	}
-	kill := func(t *testing.T, r *replica) { t.Helper(); r.KillAtOnce(t) }
+	kill := func(t *testing.T, r *replica) { t.Helper(); r.stop(t, true) }
 	freeze := func(t *testing.T, r *replica) { t.Helper(); r.freeze(t) }
 	thaw := func(t *testing.T, r *replica) { t.Helper(); r.thaw(t) }
-	ofPart := func(do func(*testing.T, *replica)) func(*testing.T, *replica) {
-		return func(t *testing.T, r *replica) { t.Helper(); s.forPart(r.part, func(one *replica) { do(t, one) }) }
+	both := func(do func(*testing.T, *replica)) func(*testing.T, *replica) {
+		return func(t *testing.T, r *replica) {
+			t.Helper()
+			for _, one := range s.replicas {
+				if one.deployment == r.deployment {
+					do(t, one)
+				}
+			}
+		}
 	}
 	return []faultKind{
 		{"kill -9 of a manager", kill, start},
-		{"kill -9 of both managers of a part", ofPart(kill), ofPart(start)},
-		{"restart of a manager", func(t *testing.T, r *replica) { t.Helper(); r.Stop(t) }, start},
+		{"kill -9 of both managers of a Deployment", both(kill), both(start)},
+		{"restart of a manager", func(t *testing.T, r *replica) { t.Helper(); r.stop(t, false) }, start},
 		{"freeze of a manager", freeze, thaw},
-		{"freeze of both managers of a part", ofPart(freeze), ofPart(thaw)},
+		{"freeze of both managers of a Deployment", both(freeze), both(thaw)},
 		{"cut between a manager and the API server", func(_ *testing.T, r *replica) { r.link.setCut(true) }, func(_ *testing.T, r *replica) { r.link.setCut(false) }},
 		{"the cloud throttles calls", cloudFault(testenv.CloudFault{Code: "RequestLimitExceeded", Message: "Request limit exceeded."}), clearFaults},
 		{"the cloud answers late", cloudFault(testenv.CloudFault{Delay: "5s"}), clearFaults},
@@ -209,20 +224,11 @@ func (s *soak) strike(t *testing.T, random *rand.Rand) {
 	kind := s.deck[0]
 	s.deck = s.deck[1:]
 	r := s.replicas[random.IntN(len(s.replicas))]
-	part, _, _ := strings.Cut(r.part, ",")
 	s.faults[kind.name]++
-	t.Logf("%s: %s (%s)", time.Now().Format(time.TimeOnly), kind.name, part)
+	t.Logf("%s: %s (%s)", time.Now().Format(time.TimeOnly), kind.name, r.name)
 	kind.strike(t, r)
 	pause(t.Context(), random, longestFault)
 	kind.heal(t, r)
-}
-
-func (s *soak) forPart(part string, do func(*replica)) {
-	for _, r := range s.replicas {
-		if r.part == part {
-			do(r)
-		}
-	}
 }
 
 // save writes the result and the logs of the managers, and fails the test if the oracle has found a defect.
@@ -235,7 +241,7 @@ func (s *soak) save(t *testing.T, seed uint64, long time.Duration, outputs []str
 	s.found.mu.Lock()
 	defer s.found.mu.Unlock()
 	testenv.SaveFigures(t, "soak.json", soakResult{
-		verdicts: s.found, Seed: seed, Seconds: long.Seconds(), Objects: s.sizes.clusters + s.sizes.deployments + s.sizes.apps, Intents: intents, Faults: s.faults,
+		verdicts: s.found, Seed: seed, Seconds: long.Seconds(), Objects: s.sizes.clusters + s.sizes.deployments + s.sizes.apps, Intents: intents, Faults: s.faults, Ended: s.ended.Load(),
 	})
 	for _, finding := range s.found.findings {
 		t.Log(finding)

@@ -65,7 +65,6 @@ func (u *users) send(ctx context.Context, t *testing.T, obj client.Object, value
 	lock, _ := u.one.LoadOrStore(obj.GetName(), &sync.Mutex{})
 	lock.(*sync.Mutex).Lock()
 	defer lock.(*sync.Mutex).Unlock()
-	obj.SetNamespace(fleet)
 	end := u.intents.begin(obj.GetName(), value)
 	err := u.Client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, []byte(patch)))
 	end(outcomeOf(err))
@@ -94,14 +93,15 @@ func (u *users) changeCluster(ctx context.Context, t *testing.T, random *rand.Ra
 
 func (u *users) setPowerState(ctx context.Context, t *testing.T, cluster int, value string) {
 	t.Helper()
-	cd := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("cluster-%d", cluster)}}
+	cd := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: fleetOf(cluster), Name: fmt.Sprintf("cluster-%d", cluster)}}
 	u.send(ctx, t, cd, value, fmt.Sprintf(`{"spec":{"powerState":%q}}`, value))
 }
 
 // changeDeployment stops or starts a Deployment by its annotation.
 func (u *users) changeDeployment(ctx context.Context, t *testing.T, random *rand.Rand) {
 	t.Helper()
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("web-%d", u.pickUnscheduled(random, u.sizes.deployments))}}
+	i := u.pickUnscheduled(random, u.sizes.deployments)
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: fleetOf(i), Name: fmt.Sprintf("web-%d", i)}}
 	value, annotation := running, "null"
 	if random.IntN(2) == 0 {
 		value, annotation = hibernating, `"true"`
@@ -112,7 +112,8 @@ func (u *users) changeDeployment(ctx context.Context, t *testing.T, random *rand
 // changeApp starts or stops an app.
 func (u *users) changeApp(ctx context.Context, t *testing.T, random *rand.Rand) {
 	t.Helper()
-	app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("app-%d", random.IntN(u.sizes.apps))}}
+	i := random.IntN(u.sizes.apps)
+	app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Namespace: fleetOf(i), Name: fmt.Sprintf("app-%d", i)}}
 	value := []string{started, started, stopped}[random.IntN(3)]
 	u.send(ctx, t, app, value, fmt.Sprintf(`{"spec":{"desiredState":%q}}`, value))
 }

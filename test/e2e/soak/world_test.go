@@ -34,7 +34,6 @@ import (
 
 const (
 	system = "torpor-system"
-	fleet  = "fleet"
 	// machines is the number of machines of each cluster.
 	machines = 3
 	// replicas is the number of instances of each app, and of replicas of each Deployment.
@@ -44,6 +43,11 @@ const (
 	running        = string(hivev1.PowerStateRunning)
 	hibernating    = string(hivev1.PowerStateHibernating)
 )
+
+// listFleets returns the namespaces of the objects. They take turns: each second object is in the same namespace.
+func listFleets() []string { return []string{"fleet-a", "fleet-b"} }
+
+func fleetOf(index int) string { return listFleets()[index%len(listFleets())] }
 
 // sizes is the number of objects of each kind.
 type sizes struct{ clusters, deployments, apps, scheduled int }
@@ -72,7 +76,7 @@ func newWorld(t *testing.T, n sizes) *world {
 		intents: newIntentLog(), found: &verdicts{}, webhook: testenv.FreeAddress(t), clusters: map[string]string{},
 	}
 	w.InstallCRDs(t)
-	for _, name := range []string{system, fleet} {
+	for _, name := range append(listFleets(), system) {
 		w.ExpectCreated(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
 	w.InstallWebhooks(t, "https://"+w.webhook, nil)
@@ -84,19 +88,21 @@ func newWorld(t *testing.T, n sizes) *world {
 // createObjects creates all objects, and returns when they run. The managers have been started.
 func (w *world) createObjects(t *testing.T) {
 	t.Helper()
-	w.ExpectCreated(t,
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: fleet, Name: "cloud"}, Data: w.credentials()},
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: fleet, Name: "kubeconfig"}, Data: map[string][]byte{"kubeconfig": w.target}},
-	)
+	for _, fleet := range listFleets() {
+		w.ExpectCreated(t,
+			&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: fleet, Name: "cloud"}, Data: w.credentials()},
+			&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: fleet, Name: "kubeconfig"}, Data: map[string][]byte{"kubeconfig": w.target}},
+		)
+	}
 	for i := range w.sizes.clusters {
-		w.createCluster(t, fmt.Sprintf("cluster-%d", i), w.isScheduled(i))
+		w.createCluster(t, types.NamespacedName{Namespace: fleetOf(i), Name: fmt.Sprintf("cluster-%d", i)}, w.isScheduled(i))
 	}
 	for i := range w.sizes.deployments {
-		w.createDeployment(t, fmt.Sprintf("web-%d", i), w.isScheduled(i))
+		w.createDeployment(t, types.NamespacedName{Namespace: fleetOf(i), Name: fmt.Sprintf("web-%d", i)}, w.isScheduled(i))
 	}
-	w.WaitForAppAdmission(t, fleet, korifiv1alpha1.FirstRevision)
+	w.WaitForAppAdmission(t, fleetOf(0), korifiv1alpha1.FirstRevision)
 	for i := range w.sizes.apps {
-		w.createApp(t, fmt.Sprintf("app-%d", i))
+		w.createApp(t, types.NamespacedName{Namespace: fleetOf(i), Name: fmt.Sprintf("app-%d", i)})
 	}
 }
 
@@ -109,44 +115,44 @@ func (w *world) credentials() map[string][]byte {
 	return data
 }
 
-func (w *world) createCluster(t *testing.T, name string, isScheduled bool) {
+func (w *world) createCluster(t *testing.T, name types.NamespacedName, isScheduled bool) {
 	t.Helper()
-	for _, id := range w.cloud.RunInstances(t, name, machines) {
+	for _, id := range w.cloud.RunInstances(t, name.Name, machines) {
 		w.mu.Lock()
-		w.clusters[id] = name
+		w.clusters[id] = name.Name
 		w.mu.Unlock()
 	}
-	cd := testenv.BuildClusterDeployment(types.NamespacedName{Namespace: fleet, Name: name}, "cloud", "kubeconfig")
+	cd := testenv.BuildClusterDeployment(name, "cloud", "kubeconfig")
 	cd.Spec.PowerState = hivev1.PowerStateRunning
 	if isScheduled {
 		cd.Labels[scheduledLabel] = "true"
 	}
-	w.intents.begin(name, running)(acknowledged)
+	w.intents.begin(name.Name, running)(acknowledged)
 	w.ExpectCreated(t, cd)
 }
 
-func (w *world) createDeployment(t *testing.T, name string, isScheduled bool) {
+func (w *world) createDeployment(t *testing.T, name types.NamespacedName, isScheduled bool) {
 	t.Helper()
-	labels := map[string]string{"web": name}
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: fleet, Name: name, Labels: map[string]string{}}}
+	labels := map[string]string{"web": name.Name}
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name, Labels: map[string]string{}}}
 	if isScheduled {
 		d.Labels[scheduledLabel] = "true"
 	}
 	d.Spec.Replicas, d.Spec.Selector = new(int32(replicas)), &metav1.LabelSelector{MatchLabels: labels}
 	d.Spec.Template.Labels = labels
 	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "web", Image: "web:1"}}
-	w.intents.begin(name, running)(acknowledged)
+	w.intents.begin(name.Name, running)(acknowledged)
 	w.ExpectCreated(t, d)
 }
 
-func (w *world) createApp(t *testing.T, name string) {
+func (w *world) createApp(t *testing.T, name types.NamespacedName) {
 	t.Helper()
-	at, of := metav1.ObjectMeta{Namespace: fleet, Name: name}, korifiv1alpha1.Reference{Name: name}
+	at, of := metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}, korifiv1alpha1.Reference{Name: name.Name}
 	process := at
-	process.Name = "cf-proc-" + name + "-web"
-	app := testenv.BuildCFApp(types.NamespacedName{Namespace: fleet, Name: name})
+	process.Name = "cf-proc-" + name.Name + "-web"
+	app := testenv.BuildCFApp(name)
 	app.Spec.DesiredState, app.Spec.CurrentDropletRef = korifiv1alpha1.StartedState, &of
-	w.intents.begin(name, string(korifiv1alpha1.StartedState))(acknowledged)
+	w.intents.begin(name.Name, string(korifiv1alpha1.StartedState))(acknowledged)
 	w.ExpectCreated(t,
 		&korifiv1alpha1.CFPackage{ObjectMeta: at, Spec: korifiv1alpha1.CFPackageSpec{
 			Type: korifiv1alpha1.DockerPackage, AppRef: of, Source: korifiv1alpha1.PackageSource{Registry: korifiv1alpha1.Registry{Image: "shop:1"}},
@@ -165,18 +171,23 @@ const (
 	stopMinutes = 3
 )
 
-// createSlumber creates a Slumber of Deployments and clusters, and records the intents of its windows until the end.
-func (w *world) createSlumber(t *testing.T, end time.Time) {
+// createSlumbers creates a Slumber of Deployments and clusters in each namespace, and records the intents of the windows
+// until the end.
+func (w *world) createSlumbers(t *testing.T, end time.Time) {
 	t.Helper()
 	selector := metav1.LabelSelector{MatchLabels: map[string]string{scheduledLabel: "true"}}
 	target := func(kind string) []torporv1alpha1.SlumberTarget {
 		return []torporv1alpha1.SlumberTarget{{Kind: kind, Selector: selector}}
 	}
-	s := &torporv1alpha1.Slumber{ObjectMeta: metav1.ObjectMeta{Namespace: fleet, Name: "often"}}
+	s := &torporv1alpha1.Slumber{}
 	s.Spec.TimeZone = "UTC"
 	s.Spec.Windows = []torporv1alpha1.SlumberWindow{{Sleep: fmt.Sprintf("*/%d * * * *", period), Wake: fmt.Sprintf("%d-59/%d * * * *", stopMinutes, period)}}
 	s.Spec.Waves = []torporv1alpha1.SlumberWave{{Name: "web", Targets: target("Deployment")}, {Name: "clusters", Targets: target("ClusterDeployment")}}
-	w.ExpectCreated(t, s)
+	for _, fleet := range listFleets() {
+		one := s.DeepCopy()
+		one.Namespace, one.Name = fleet, "often"
+		w.ExpectCreated(t, one)
+	}
 	for at := time.Now().Truncate(time.Minute).Add(-period * time.Minute); at.Before(end.Add(time.Hour)); at = at.Add(time.Minute) {
 		value := map[int]string{0: hibernating, stopMinutes: running}[at.Minute()%period]
 		for i := range w.sizes.scheduled {
