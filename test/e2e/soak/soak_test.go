@@ -39,6 +39,8 @@ const (
 	restTimeout = 5 * time.Minute
 	// restInterval is the interval of the polls for objects that are not at rest.
 	restInterval = 500 * time.Millisecond
+	// shownUnrested is the number of objects that the log names after a round.
+	shownUnrested = 3
 )
 
 type soakResult struct {
@@ -97,9 +99,9 @@ type soak struct {
 	*world
 	users    *users
 	replicas []*replica
-	// deck contains the next kinds of faults, and faults counts the past ones.
-	deck   []faultKind
-	faults map[string]int
+	// managerDeck and cloudDeck contain the next kinds of faults, and faults counts the past ones.
+	managerDeck, cloudDeck []faultKind
+	faults                 map[string]int
 	// ended counts the managers that ended by themselves.
 	ended atomic.Int64
 }
@@ -151,7 +153,7 @@ func (s *soak) awaitRest(t *testing.T) {
 			s.found.mu.Lock()
 			defer s.found.mu.Unlock()
 			s.found.RestSeconds = append(s.found.RestSeconds, rested.Seconds())
-			t.Logf("all objects are at rest after %.1f s; %d orders, %d wrong, %.0f lie-seconds; the last: %.3q", rested.Seconds(), s.found.Orders, s.found.WrongOrders, s.found.LieSeconds, last)
+			t.Logf("all objects are at rest after %.1f s; %d orders, %d wrong, %.0f lie-seconds; the last: %q", rested.Seconds(), s.found.Orders, s.found.WrongOrders, s.found.LieSeconds, last[:min(len(last), shownUnrested)])
 			return
 		}
 		last = left
@@ -182,12 +184,8 @@ type faultKind struct {
 	strike, heal func(t *testing.T, r *replica)
 }
 
-func (s *soak) listFaults() []faultKind {
+func (s *soak) listManagerFaults() []faultKind {
 	start := func(t *testing.T, r *replica) { t.Helper(); s.start(t, r) }
-	clearFaults := func(t *testing.T, _ *replica) { t.Helper(); s.cloud.ClearFaults(t) }
-	cloudFault := func(f testenv.CloudFault) func(*testing.T, *replica) {
-		return func(t *testing.T, _ *replica) { t.Helper(); s.cloud.InjectFault(t, f) }
-	}
 	kill := func(t *testing.T, r *replica) { t.Helper(); r.stop(t, true) }
 	freeze := func(t *testing.T, r *replica) { t.Helper(); r.freeze(t) }
 	thaw := func(t *testing.T, r *replica) { t.Helper(); r.thaw(t) }
@@ -208,27 +206,53 @@ func (s *soak) listFaults() []faultKind {
 		{"freeze of a manager", freeze, thaw},
 		{"freeze of both managers of a Deployment", both(freeze), both(thaw)},
 		{"cut between a manager and the API server", func(_ *testing.T, r *replica) { r.link.setCut(true) }, func(_ *testing.T, r *replica) { r.link.setCut(false) }},
-		{"the cloud throttles calls", cloudFault(testenv.CloudFault{Code: "RequestLimitExceeded", Message: "Request limit exceeded."}), clearFaults},
-		{"the cloud answers late", cloudFault(testenv.CloudFault{Delay: "5s"}), clearFaults},
-		{"the cloud loses starts", cloudFault(testenv.CloudFault{Kind: "lostStart"}), clearFaults},
+		{
+			"cut between both managers of a Deployment and the API server",
+			both(func(_ *testing.T, r *replica) { r.link.setCut(true) }), both(func(_ *testing.T, r *replica) { r.link.setCut(false) }),
+		},
 	}
 }
 
-// strike injects the next fault, and repairs it after a random time. Each kind occurs once before any kind occurs again.
+func (s *soak) listCloudFaults() []faultKind {
+	clearFaults := func(t *testing.T, _ *replica) { t.Helper(); s.cloud.ClearFaults(t) }
+	inject := func(f testenv.CloudFault) func(*testing.T, *replica) {
+		return func(t *testing.T, _ *replica) { t.Helper(); s.cloud.InjectFault(t, f) }
+	}
+	return []faultKind{
+		{"the cloud throttles calls", inject(testenv.CloudFault{Code: "RequestLimitExceeded", Message: "Request limit exceeded."}), clearFaults},
+		{"the cloud answers late", inject(testenv.CloudFault{Delay: "5s"}), clearFaults},
+		{"the cloud loses starts", inject(testenv.CloudFault{Kind: "lostStart"}), clearFaults},
+	}
+}
+
+// draw returns the next kind of a shuffled deck. Each kind occurs once before any kind occurs again.
+func draw(random *rand.Rand, deck *[]faultKind, list func() []faultKind) faultKind {
+	if len(*deck) == 0 {
+		*deck = list()
+		random.Shuffle(len(*deck), func(i, j int) { (*deck)[i], (*deck)[j] = (*deck)[j], (*deck)[i] })
+	}
+	kind := (*deck)[0]
+	*deck = (*deck)[1:]
+	return kind
+}
+
+// strike injects a fault of the managers, and often one of the cloud, and repairs both after a random time.
 func (s *soak) strike(t *testing.T, random *rand.Rand) {
 	t.Helper()
-	if len(s.deck) == 0 {
-		s.deck = s.listFaults()
-		random.Shuffle(len(s.deck), func(i, j int) { s.deck[i], s.deck[j] = s.deck[j], s.deck[i] })
-	}
-	kind := s.deck[0]
-	s.deck = s.deck[1:]
 	r := s.replicas[random.IntN(len(s.replicas))]
-	s.faults[kind.name]++
-	t.Logf("%s: %s (%s)", time.Now().Format(time.TimeOnly), kind.name, r.name)
-	kind.strike(t, r)
+	kinds := []faultKind{draw(random, &s.managerDeck, s.listManagerFaults)}
+	if random.IntN(2) == 0 {
+		kinds = append(kinds, draw(random, &s.cloudDeck, s.listCloudFaults))
+	}
+	for _, kind := range kinds {
+		s.faults[kind.name]++
+		t.Logf("%s: %s (%s)", time.Now().Format(time.TimeOnly), kind.name, r.name)
+		kind.strike(t, r)
+	}
 	pause(t.Context(), random, longestFault)
-	kind.heal(t, r)
+	for _, kind := range kinds {
+		kind.heal(t, r)
+	}
 }
 
 // save writes the result and the logs of the managers, and fails the test if the oracle has found a defect.
