@@ -21,10 +21,11 @@ import (
 const (
 	// orderGrace is how long an order may arrive after the user's opposite request was acknowledged. A manager reads the
 	// spec from the API server before each order, and the order needs some time to reach the cloud.
-	orderGrace = 2 * time.Second
-	// freshness is how long a status may contradict the cloud: the duration of a Lease, and ten seconds for the first
-	// pass of the next leader.
-	freshness = 55 * time.Second
+	orderGrace = time.Second
+	// freshness is how long a status about the current spec may contradict the cloud. The status and the machines are
+	// read one after the other. Otherwise they never contradict each other, even if a manager is killed, because the
+	// start of a change is in the status before the first order.
+	freshness = 3 * time.Second
 	// lookInterval is the interval of the oracle's polls.
 	lookInterval = time.Second
 )
@@ -208,14 +209,14 @@ func TestOracleJudgesOrders(t *testing.T) {
 		"a stop before the request":                          {"StopInstances", acknowledged, 9, true},
 		"a stop while the request is sent":                   {"StopInstances", acknowledged, 10.5, false},
 		"a stop after the request":                           {"StopInstances", acknowledged, 15, false},
-		"a stop within the grace of a resume":                {"StopInstances", acknowledged, ended + 1, false},
+		"a stop within the grace of a resume":                {"StopInstances", acknowledged, ended + 0.9, false},
 		"a stop after the grace of a resume":                 {"StopInstances", acknowledged, ended + 3, true},
 		"a stop after a resume without an answer":            {"StopInstances", unknown, ended + 3, false},
 		"a start after a resume without an answer":           {"StartInstances", unknown, ended + 3, false},
 		"a stop after a refused resume":                      {"StopInstances", refused, ended + 3, false},
 		"a start after a refused resume":                     {"StartInstances", refused, ended + 3, true},
 		"a start after a hibernation":                        {"StartInstances", acknowledged, 15, true},
-		"a start within the grace of a hibernation":          {"StartInstances", acknowledged, 12, false},
+		"a start within the grace of a hibernation":          {"StartInstances", acknowledged, 11.9, false},
 		"a start after the resume":                           {"StartInstances", acknowledged, ended + 3, false},
 		"a start of a cluster that nobody hibernated before": {"StartInstances", acknowledged, 5, false},
 	} {
@@ -232,7 +233,7 @@ func TestOracleJudgesOrders(t *testing.T) {
 
 // TestOracleCountsLies polls a cluster every second while its status contradicts its machines.
 func TestOracleCountsLies(t *testing.T) {
-	const seconds = 90
+	const seconds = 60
 	hibernatingNow := metav1.Condition{Type: hivev1.ClusterHibernatingCondition, Status: metav1.ConditionTrue, Reason: hivev1.HibernatingHibernationReason, ObservedGeneration: 2}
 	old := hibernatingNow
 	old.ObservedGeneration = 1

@@ -25,6 +25,8 @@ const (
 	stopped = string(korifiv1alpha1.StoppedState)
 	// longestPause is the longest pause of a user between two requests.
 	longestPause = 4 * time.Second
+	// longestRegret is the longest time until a user takes back a request.
+	longestRegret = 2 * time.Second
 	// requestTimeout is the time limit of a user's request.
 	requestTimeout = 30 * time.Second
 )
@@ -81,9 +83,14 @@ func (u *users) pickUnscheduled(random *rand.Rand, n int) int {
 func (u *users) changeCluster(ctx context.Context, t *testing.T, random *rand.Rand) {
 	t.Helper()
 	value := []string{running, hibernating}[random.IntN(2)]
-	const everything = 20
+	const everything, twice = 20, 4
 	if random.IntN(everything) > 0 {
-		u.setPowerState(ctx, t, u.pickUnscheduled(random, u.sizes.clusters), value)
+		cluster := u.pickUnscheduled(random, u.sizes.clusters)
+		u.setPowerState(ctx, t, cluster, value)
+		if random.IntN(twice) == 0 {
+			pause(ctx, random, longestRegret)
+			u.setPowerState(ctx, t, cluster, map[string]string{running: hibernating, hibernating: running}[value])
+		}
 		return
 	}
 	for i := u.sizes.scheduled; i < u.sizes.clusters; i++ {

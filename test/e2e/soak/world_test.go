@@ -72,7 +72,7 @@ type world struct {
 func newWorld(t *testing.T, n sizes) *world {
 	t.Helper()
 	w := &world{
-		Environment: testenv.StartControlPlane(t, 2), cloud: testenv.StartCloud(t, "--start-latency", "3s", "--stop-latency", "2s"), sizes: n,
+		Environment: testenv.StartControlPlane(t, 2), cloud: testenv.StartCloud(t, "--start-latency", "8s", "--stop-latency", "6s"), sizes: n,
 		intents: newIntentLog(), found: &verdicts{}, webhook: testenv.FreeAddress(t), clusters: map[string]string{},
 	}
 	w.InstallCRDs(t)
