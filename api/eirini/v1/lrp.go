@@ -63,19 +63,19 @@ type LRPSpec struct {
 	// ProcessType is the type of the process, such as web.
 	// +optional
 	ProcessType string `json:"processType,omitempty"`
-	// AppName is the name of the app for users.
+	// AppName is the name of the app that users see.
 	// +optional
 	AppName string `json:"appName,omitempty"`
 	// AppGUID is the name of the CFApp.
 	// +optional
 	AppGUID string `json:"appGUID,omitempty"`
-	// OrgName is the name of the org for users. Empty means that it is unknown.
+	// OrgName is the name of the org that users see. Empty means that it is unknown.
 	// +optional
 	OrgName string `json:"orgName,omitempty"`
 	// OrgGUID is the name of the CFOrg. Empty means that it is unknown.
 	// +optional
 	OrgGUID string `json:"orgGUID,omitempty"`
-	// SpaceName is the name of the space for users.
+	// SpaceName is the name of the space that users see.
 	// +optional
 	SpaceName string `json:"spaceName,omitempty"`
 	// SpaceGUID is the name of the CFSpace.

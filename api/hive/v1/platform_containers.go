@@ -24,7 +24,8 @@ type ContainersPlatform struct {
 	// requires TLS.
 	// +optional
 	CredentialsSecretRef LocalObjectReference `json:"credentialsSecretRef,omitempty"`
-	// Label is the label whose value is the infraID. Empty means the label of kind. The label of k3d is k3d.cluster.
+	// Label is the label whose value is the infraID. Empty means the label that kind sets. The label that k3d sets is
+	// k3d.cluster.
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:Pattern=`^[^=]*$`
 	// +optional

@@ -61,7 +61,7 @@ const (
 
 // CFAppSpec is the desired state of an app.
 type CFAppSpec struct {
-	// DisplayName is the name of the app for users. The CF API keeps it unique in its space.
+	// DisplayName is the name of the app that users see. The CF API keeps it unique in its space.
 	// +kubebuilder:validation:Pattern=`^[-\w]+$`
 	// +kubebuilder:validation:MaxLength=250
 	DisplayName string `json:"displayName"`

@@ -47,7 +47,7 @@ const UserProvidedService ServiceInstanceType = "user-provided"
 
 // CFServiceInstanceSpec is the desired state of a service.
 type CFServiceInstanceSpec struct {
-	// DisplayName is the name of the service for users.
+	// DisplayName is the name of the service that users see.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	DisplayName string `json:"displayName"`

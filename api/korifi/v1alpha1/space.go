@@ -34,7 +34,7 @@ type CFOrgList struct {
 
 // CFOrgSpec is the desired state of an org.
 type CFOrgSpec struct {
-	// DisplayName is the name of the org for users.
+	// DisplayName is the name of the org that users see.
 	// +kubebuilder:validation:Pattern=`^[[:alnum:][:punct:][:print:]]+$`
 	// +kubebuilder:validation:MaxLength=250
 	DisplayName string `json:"displayName"`
@@ -85,7 +85,7 @@ type CFSpaceList struct {
 
 // CFSpaceSpec is the desired state of a space.
 type CFSpaceSpec struct {
-	// DisplayName is the name of the space for users.
+	// DisplayName is the name of the space that users see.
 	// +kubebuilder:validation:Pattern=`^[[:alnum:][:punct:][:print:]]+$`
 	// +kubebuilder:validation:MaxLength=250
 	DisplayName string `json:"displayName"`

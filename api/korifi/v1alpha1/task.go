@@ -85,7 +85,7 @@ type CFTaskSpec struct {
 	// Canceled ends the task if the task has not ended.
 	// +optional
 	Canceled bool `json:"canceled,omitempty"`
-	// DisplayName is the name of the task for users. It defaults to the name of the CFTask. Torpor has added this
+	// DisplayName is the name of the task that users see. It defaults to the name of the CFTask. Torpor has added this
 	// field.
 	// +optional
 	// +kubebuilder:validation:MaxLength=255

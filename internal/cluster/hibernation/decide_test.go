@@ -77,7 +77,7 @@ func TestDecide(t *testing.T) {
 	}{
 		"new cluster is left on until its SyncSets are applied":                     {observedCluster(wantHibernating, nil, on, apiWithNodes(), syncAwaited(time.Minute)), awaitSync(firstSyncInterval)},
 		"last second of the wait for SyncSets requeues after the shortest interval": {observedCluster(wantHibernating, nil, on, apiWithNodes(), syncAwaited(time.Second)), awaitSync(minCloudInterval)},
-		"new cluster hibernates after the longest wait for SyncSets":                {observedCluster(wantHibernating, nil, on, apiWithNodes(), syncAwaited(0)), writeNodes},
+		"new cluster hibernates after the maximum wait for SyncSets":                {observedCluster(wantHibernating, nil, on, apiWithNodes(), syncAwaited(0)), writeNodes},
 		"unreachable cluster does not wait for SyncSets":                            {observedCluster(wantHibernating, nil, on, syncAwaited(time.Minute), func(o *Observed) { o.API = Unreachable }), writeNodes},
 		"cluster that has hibernated does not wait for SyncSets":                    {observedCluster(wantHibernating, resumedRecord(time.Hour), on, apiWithNodes(), syncAwaited(time.Minute)), writeNodes},
 		"running cluster does not wait for SyncSets":                                {observedCluster(hivev1.PowerStateRunning, nil, on, apiWithNodes(), syncAwaited(time.Minute)), runs(driftInterval)},

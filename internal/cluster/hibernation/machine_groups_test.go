@@ -92,8 +92,8 @@ func TestGroupsThatCannotBeHeldAreRefused(t *testing.T) {
 			}
 		}, "found 101"},
 		"as many groups as the record can hold are not refused": {suspend, func(o *Observed) { addGroups(o, maxGroups-1) }, ""},
-		"invalid annotation is refused":                         {"", func(o *Observed) { o.Options.InvalidMachineGroups = "Expected suspend" }, "Expected suspend"},
-		"invalid annotation on a hibernating cluster is not refused": {"", func(o *Observed) {
+		"hibernation with an invalid annotation is refused":     {"", func(o *Observed) { o.Options.InvalidMachineGroups = "Expected suspend" }, "Expected suspend"},
+		"hibernation in progress is not refused because of an invalid annotation": {"", func(o *Observed) {
 			o.Options.InvalidMachineGroups, o.Record = "Expected suspend", openRecord()
 			o.Machines = o.Machines[:1]
 		}, ""},

@@ -63,7 +63,7 @@ func urgentRules() []rule {
 
 		when("commits wait for replicas that cannot connect", shouldReleaseCommits, releaseCommits),
 		when("cancel a hanging statement", shouldCancelPending,
-			act("runs a statement of the manager that is no longer needed; the statement is cancelled", cancelPending)),
+			act("runs a manager's statement that is no longer needed; the statement is cancelled", cancelPending)),
 		when("end the clients' sessions", primaryStuckInReadOnly,
 			act("does not become read-only; its clients' sessions are ended", killConnections)),
 		when("a statement runs in the primary", hasPendingStatement, wait("a statement runs in the primary", operationInterval)),

@@ -443,7 +443,7 @@ func releaseCommits(_ *derivedFacts, p *instanceFacts) Plan {
 	return plan
 }
 
-// shouldCancelPending reports whether the primary still runs a statement of a manager that is obsolete or takes too
+// shouldCancelPending reports whether the primary still runs a manager's statement that is no longer needed or takes too
 // long.
 func shouldCancelPending(d *derivedFacts) bool {
 	p := d.primary

@@ -273,7 +273,7 @@ func judgeClusterObject(cd *hivev1.ClusterDeployment) []preflight.Finding {
 // the conditions hold the reason, because only the manager checks platforms and versions.
 func unsupportedMessage(cd *hivev1.ClusterDeployment) string {
 	if !cd.Spec.Installed {
-		return "Expected spec.installed to be true, found false; nothing is stopped or started before that"
+		return "Expected spec.installed to be true, found false; until it is true, nothing is stopped or started"
 	}
 	for _, says := range []struct {
 		condition string

@@ -68,7 +68,7 @@ func (c Controller) requireSeenDroplets(ctx context.Context, o app.Observed) err
 	return nil
 }
 
-// endStop starts an app whose stop has reached its end time, with the same change to the spec that a user makes. It
+// endStop starts an app whose stop has reached its end time, by the same change to the spec that a user would make. It
 // fails if the app has changed since the observation, because the stop may have been extended.
 func (c Controller) endStop(ctx context.Context, obj *korifiv1alpha1.CFApp) error {
 	after := obj.DeepCopy()

@@ -39,8 +39,8 @@ type Verdict struct {
 	// Reason describes the expected and the found value. It is stable and limited in length, and contains no key
 	// material.
 	Reason string
-	// NodeName is the node that the request is for, if a machine of the inventory may use that name; else "". Only the
-	// decision Approve means that the requester has proved its right to the name.
+	// NodeName is the name of the node in the request. It is empty if no machine in the inventory may use that name. Only
+	// the decision Approve means that the requester has proved its right to the name.
 	NodeName string
 	Kind     CertificateKind
 }
