@@ -140,6 +140,25 @@ func TestStatementsAreAppliedAsStatements(t *testing.T) {
 	expectEqualStates(t, want.ofSchema("app"), readState(t, target).ofSchema("app"))
 }
 
+// TestRowFormatOfTheTargetRefusesNoKey covers keys that are too long for the default row format of the target.
+func TestRowFormatOfTheTargetRefusesNoKey(t *testing.T) {
+	e := newTestEnv(t)
+	source := e.startPrimary(t)
+	const create, addKey = "create table app.%s (c varchar(60))", "alter table app.%s add key long_key ((hex(c)))"
+	execStatements(t, source, fmt.Sprintf(create, "dumped"), fmt.Sprintf(addKey, "dumped"))
+	e.startShipping(t, source.Address)
+	_, err := e.runBackup(t.Context(), t, source.Address)
+	testenv.ExpectNoError(t, err)
+	execStatements(t, source, fmt.Sprintf(create, "later"), fmt.Sprintf(addKey, "later"))
+	want, point := readState(t, source), passPoint(t)
+	execStatements(t, source, "create schema after_the_point")
+	e.installation.Settings = []string{"innodb_default_row_format=redundant"}
+	target := e.installation.StartServer(t)
+	expectLeftOut(t, e.restoreWithResult(t, target, func(o *runner.RestoreOptions) { o.Point = point }))
+	expectEqualStates(t, want.ofSchema("app"), readState(t, target).ofSchema("app"))
+	testenv.ExpectEqual(t, "the setting after the restore", "redundant", queryOne(t, target, "select @@global.innodb_default_row_format"))
+}
+
 // TestRowsAreCountedWithoutIndexes covers an index on an expression that MySQL has corrupted.
 func TestRowsAreCountedWithoutIndexes(t *testing.T) {
 	e := newTestEnv(t)

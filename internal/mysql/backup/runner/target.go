@@ -213,13 +213,18 @@ func (t restoreTarget) closeInstance(ctx context.Context) error {
 	return t.execAll(ctx, "make the instance read-only", statements...)
 }
 
-// beginLoad makes the instance writable and creates the marker.
+// beginLoad makes the instance writable and creates the marker. It sets the default row format to the one that allows
+// the longest keys, because a dump and binary logs do not contain the default of the source. The marker contains the
+// previous row format, even if an earlier run was killed.
 func (t restoreTarget) beginLoad(ctx context.Context, record string) error {
 	if err := t.openInstance(ctx); err != nil {
 		return err
 	}
 	if err := t.execAll(ctx, "mark the instance", "create schema if not exists "+markerSchema,
-		"create table if not exists "+markerSchema+".backup (record varchar(512) character set ascii primary key) engine = InnoDB row_format = dynamic"); err != nil {
+		"create table if not exists "+markerSchema+".backup (record varchar(512) character set ascii primary key) engine = InnoDB row_format = dynamic",
+		"create table if not exists "+markerSchema+".settings (row_format varchar(16) character set ascii primary key) engine = InnoDB row_format = dynamic",
+		"insert into "+markerSchema+".settings select @@global.innodb_default_row_format where not exists (select * from "+markerSchema+".settings)",
+		"set global innodb_default_row_format = dynamic"); err != nil {
 		return err
 	}
 	if err := t.execStatement(ctx, "replace into "+markerSchema+".backup values (?)", record); err != nil {
@@ -228,9 +233,9 @@ func (t restoreTarget) beginLoad(ctx context.Context, record string) error {
 	return nil
 }
 
-// finishLoad removes the marker after everything is loaded.
+// finishLoad restores the default row format, and removes the marker after everything is loaded.
 func (t restoreTarget) finishLoad(ctx context.Context) error {
-	return t.execAll(ctx, "remove the mark", "drop schema "+markerSchema)
+	return t.execAll(ctx, "remove the mark", "set global innodb_default_row_format = (select row_format from "+markerSchema+".settings)", "drop schema "+markerSchema)
 }
 
 const (
