@@ -53,7 +53,7 @@ type DesiredApp struct {
 	Rollout RolloutOptions
 }
 
-// RolloutOptions describes the progress of a deployment. The zero value is rolling, one instance at a time.
+// RolloutOptions defines how a deployment replaces instances. The zero value is rolling, one instance at a time.
 type RolloutOptions struct {
 	// MaxInFlight is the number of new instances that may be starting at the same time. 0 means 1.
 	MaxInFlight int32

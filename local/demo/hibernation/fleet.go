@@ -40,7 +40,7 @@ const (
 	// upstreamSeconds is the time that upstream takes to hibernate 1,000 clusters, as measured for this project's
 	// reference.
 	upstreamSeconds = 401
-	// progressInterval is the interval of progress reports about a fleet.
+	// progressInterval is the minimum interval between progress reports about a fleet.
 	progressInterval = time.Minute
 )
 

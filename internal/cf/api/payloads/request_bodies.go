@@ -66,7 +66,7 @@ type HealthCheck struct {
 	} `json:"data"`
 }
 
-// ProcessScale is the body of actions/scale. A nil field remains unchanged.
+// ProcessScale is the request body of actions/scale. A nil field remains unchanged.
 type ProcessScale struct {
 	Instances *int32 `json:"instances"`
 	MemoryMB  *int64 `json:"memory_in_mb"`

@@ -128,7 +128,7 @@ func TestCopyTransaction(t *testing.T) {
 		"statement for both schemas: refused":                                           {in: query("", "RENAME TABLE two.t TO one.t", "two", "one"), err: "a statement RENAME TABLE that changes the schemas two and one"},
 		"statement with more schemas than listed: refused":                              {in: event(binlogparser.QueryEvent, "12345678\x00\x00\x00\x02\x00\x0c\xfe\x00drop table a.t"), err: "more schemas than the binary log lists"},
 		"TRUNCATE in the restored schema: copied":                                       {in: query("", "truncate `two`.t"), want: slices.Concat(head, withoutForeignKeys(query("", "truncate `two`.t")))},
-		"TRUNCATE in the default schema: copied":                                        {in: query("two", "truncate table t"), want: slices.Concat(head, withoutForeignKeys(query("two", "truncate table t")))},
+		"TRUNCATE without a schema, with the restored schema as the default: copied":    {in: query("two", "truncate table t"), want: slices.Concat(head, withoutForeignKeys(query("two", "truncate table t")))},
 		"TRUNCATE in another schema: omitted":                                           {in: query("two", "truncate table one.t")},
 		"CREATE TABLE LIKE a table of another schema: refused":                          {in: query("", "create table two.t like one.t"), err: "CREATE TABLE that changes the schemas one and two"},
 		"CREATE TABLE LIKE in brackets: refused":                                        {in: query("one", "create table if not exists two.t (like t)"), err: "CREATE TABLE that changes the schemas one and two"},
