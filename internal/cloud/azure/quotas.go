@@ -30,8 +30,8 @@ func isPlainName(name string) bool {
 	return name != "" && len(name) <= maxLocationBytes && strings.Trim(strings.ToLower(name), "abcdefghijklmnopqrstuvwxyz0123456789") == ""
 }
 
-// readQuotas returns the exceeded quotas of cores in a location. There are quotas for all machines, and for each family
-// of machine sizes.
+// readQuotas returns the exceeded quotas of cores in a location. There are quotas of cores for all machines, and for
+// each family of machine sizes.
 func (c *accountClient) readQuotas(ctx context.Context, location string) ([]string, error) {
 	var exceeded []string
 	err := readPages(ctx, c, quotaRead, c.usage.NewListPager(location, nil), func(page armcompute.UsageClientListResponse) (int, error) {

@@ -443,8 +443,8 @@ func releaseCommits(_ *derivedFacts, p *instanceFacts) Plan {
 	return plan
 }
 
-// shouldCancelPending reports whether the primary still runs a manager's statement that is no longer needed or takes too
-// long.
+// shouldCancelPending reports whether the primary still runs a manager's statement that is no longer needed or takes
+// too long.
 func shouldCancelPending(d *derivedFacts) bool {
 	p := d.primary
 	isUnwanted := (d.StopAsked || d.switchoverGaveUp) && !isFullyReadOnly(p)

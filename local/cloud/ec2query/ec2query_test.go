@@ -80,7 +80,7 @@ func TestAnswersHaveTheShapeOfEC2(t *testing.T) {
 				`<placement><availabilityZone></availabilityZone><groupName></groupName><tenancy></tenancy></placement><architecture></architecture><rootDeviceType></rootDeviceType>` +
 				`<virtualizationType></virtualizationType><clientToken></clientToken><tagSet><item><key>k</key><value>&lt;v&gt;</value></item></tagSet><hypervisor></hypervisor></item></instancesSet></RunInstancesResponse>`, 200,
 		},
-		"an error from the cloud: its code and its message": {
+		"an error with a code of EC2: its code and its message": {
 			func(w http.ResponseWriter) { WriteError(w, NewErrorf(AuthFailure, "no %s", "way")) },
 			`<Response><Errors><Error><Code>AuthFailure</Code><Message>no way</Message></Error></Errors><RequestID>ID</RequestID></Response>`, 403,
 		},

@@ -206,19 +206,19 @@ func TestOracleJudgesOrders(t *testing.T) {
 		at      float64
 		isWrong bool
 	}{
-		"a stop before the request":                          {"StopInstances", acknowledged, 9, true},
-		"a stop while the request is sent":                   {"StopInstances", acknowledged, 10.5, false},
-		"a stop after the request":                           {"StopInstances", acknowledged, 15, false},
-		"a stop within the grace of a resume":                {"StopInstances", acknowledged, ended + 0.9, false},
-		"a stop after the grace of a resume":                 {"StopInstances", acknowledged, ended + 3, true},
-		"a stop after a resume without an answer":            {"StopInstances", unknown, ended + 3, false},
-		"a start after a resume without an answer":           {"StartInstances", unknown, ended + 3, false},
-		"a stop after a refused resume":                      {"StopInstances", refused, ended + 3, false},
-		"a start after a refused resume":                     {"StartInstances", refused, ended + 3, true},
-		"a start after a hibernation":                        {"StartInstances", acknowledged, 15, true},
-		"a start within the grace of a hibernation":          {"StartInstances", acknowledged, 11.9, false},
-		"a start after the resume":                           {"StartInstances", acknowledged, ended + 3, false},
-		"a start of a cluster that nobody hibernated before": {"StartInstances", acknowledged, 5, false},
+		"a stop order before the request":                            {"StopInstances", acknowledged, 9, true},
+		"a stop order while the request is sent":                     {"StopInstances", acknowledged, 10.5, false},
+		"a stop order after the request":                             {"StopInstances", acknowledged, 15, false},
+		"a stop order within the grace of a resume":                  {"StopInstances", acknowledged, ended + 0.9, false},
+		"a stop order after the grace of a resume":                   {"StopInstances", acknowledged, ended + 3, true},
+		"a stop order after a resume without an answer":              {"StopInstances", unknown, ended + 3, false},
+		"a start order after a resume without an answer":             {"StartInstances", unknown, ended + 3, false},
+		"a stop order after a refused resume":                        {"StopInstances", refused, ended + 3, false},
+		"a start order after a refused resume":                       {"StartInstances", refused, ended + 3, true},
+		"a start order after the request to hibernate":               {"StartInstances", acknowledged, 15, true},
+		"a start order within the grace of the request to hibernate": {"StartInstances", acknowledged, 11.9, false},
+		"a start order after the resume":                             {"StartInstances", acknowledged, ended + 3, false},
+		"a start order for a cluster that was never hibernated":      {"StartInstances", acknowledged, 5, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v, l := &verdicts{}, newIntentLog()

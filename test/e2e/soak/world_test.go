@@ -72,7 +72,7 @@ type world struct {
 func newWorld(t *testing.T, n sizes) *world {
 	t.Helper()
 	w := &world{
-		Environment: testenv.StartControlPlane(t, 2), cloud: testenv.StartCloud(t, "--start-latency", "8s", "--stop-latency", "6s"), sizes: n,
+		Environment: testenv.StartControlPlane(t, 2), cloud: testenv.StartCloud(t), sizes: n,
 		intents: newIntentLog(), found: &verdicts{}, webhook: testenv.FreeAddress(t), clusters: map[string]string{},
 	}
 	w.InstallCRDs(t)
@@ -85,7 +85,10 @@ func newWorld(t *testing.T, n sizes) *world {
 	return w
 }
 
-// createObjects creates all objects, and returns when they run. The managers have been started.
+const startLatency, stopLatency = 8 * time.Second, 6 * time.Second
+
+// createObjects creates all objects, and returns when they run. The managers have been started. The latencies of the
+// cloud are then raised, so that the oracle can observe the time between an order and its effect.
 func (w *world) createObjects(t *testing.T) {
 	t.Helper()
 	for _, fleet := range listFleets() {
@@ -104,6 +107,7 @@ func (w *world) createObjects(t *testing.T) {
 	for i := range w.sizes.apps {
 		w.createApp(t, types.NamespacedName{Namespace: fleetOf(i), Name: fmt.Sprintf("app-%d", i)})
 	}
+	w.cloud.SetLatency(t, startLatency, stopLatency)
 }
 
 // isScheduled reports whether a Slumber, and no user, stops the object with this index.
