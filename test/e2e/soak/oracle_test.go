@@ -3,18 +3,21 @@
 package soak
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
@@ -22,9 +25,9 @@ const (
 	// orderGrace is how long an order may arrive after the user's opposite request was acknowledged. A manager reads the
 	// spec from the API server before each order, and the order needs some time to reach the cloud.
 	orderGrace = time.Second
-	// freshness is how long a status about the current spec may contradict the cloud. The status and the machines are
-	// read one after the other. Otherwise they never contradict each other, even if a manager is killed, because the
-	// start of a change is in the status before the first order.
+	// freshness is how long a status about the current spec may contradict the machines or the Pods. These are read one
+	// after the other. Otherwise they never contradict each other, even if a manager is killed, because the start of a
+	// change is in the status before the first order.
 	freshness = 3 * time.Second
 	// lookInterval is the interval of the oracle's polls.
 	lookInterval = time.Second
@@ -41,9 +44,9 @@ type verdicts struct {
 	WrongOrders int `json:"wrong_orders"`
 	// OldestOrder is the highest age of an order: the time since the opposite request was acknowledged.
 	OldestOrder float64 `json:"oldest_order_seconds"`
-	// LieSeconds is the total time in which a status contradicted the cloud for longer than freshness.
+	// LieSeconds is the total time in which a status contradicted the machines or the Pods for longer than freshness.
 	LieSeconds float64 `json:"lie_seconds"`
-	// LongestContradiction is the longest time in which a status contradicted the cloud.
+	// LongestContradiction is the longest time in which a status contradicted the machines or the Pods.
 	LongestContradiction float64 `json:"longest_contradiction_seconds"`
 	// ObjectHours is the total time in which statuses were observed.
 	ObjectHours float64 `json:"object_hours"`
@@ -99,19 +102,19 @@ const (
 // readClaims returns the statements of a status about the current spec.
 func readClaims(cd *hivev1.ClusterDeployment) []claim {
 	var all []claim
-	for _, row := range []struct {
-		condition, reason string
-		claim             claim
-	}{
-		{hivev1.ClusterHibernatingCondition, hivev1.HibernatingHibernationReason, claimsStopped},
-		{hivev1.ClusterReadyCondition, hivev1.RunningHibernationReason, claimsRunning},
-	} {
-		c := meta.FindStatusCondition(cd.Status.Conditions, row.condition)
-		if c != nil && c.Status == metav1.ConditionTrue && c.Reason == row.reason && c.ObservedGeneration == cd.Generation {
-			all = append(all, row.claim)
-		}
+	if isCurrent(cd.Status.Conditions, hivev1.ClusterHibernatingCondition, hivev1.HibernatingHibernationReason, cd.Generation) {
+		all = append(all, claimsStopped)
+	}
+	if isCurrent(cd.Status.Conditions, hivev1.ClusterReadyCondition, hivev1.RunningHibernationReason, cd.Generation) {
+		all = append(all, claimsRunning)
 	}
 	return all
+}
+
+// isCurrent reports whether a condition is true for a reason, and was observed for the current spec.
+func isCurrent(conditions []metav1.Condition, kind, reason string, generation int64) bool {
+	c := meta.FindStatusCondition(conditions, kind)
+	return c != nil && c.Status == metav1.ConditionTrue && c.Reason == reason && c.ObservedGeneration == generation
 }
 
 // isContradicted reports whether the state of a machine contradicts a claim.
@@ -126,14 +129,43 @@ func (c claim) isContradicted(state string) bool {
 	}
 }
 
-// contradictions records since when each claim contradicts the cloud.
+// findContradictionOfCluster returns a statement in the status of a cluster that its machines contradict, or "".
+func findContradictionOfCluster(cd *hivev1.ClusterDeployment, states []string) string {
+	for _, c := range readClaims(cd) {
+		if slices.ContainsFunc(states, c.isContradicted) {
+			return string(c)
+		}
+	}
+	return ""
+}
+
+// findContradictionOfApp returns a statement in the status of an app that its Pods contradict, or "".
+func findContradictionOfApp(app *korifiv1alpha1.CFApp, pods []corev1.Pod) string {
+	isReported := func(reason string) bool {
+		revision := strconv.FormatInt(app.Status.ObservedRevision, 10)
+		return isCurrent(app.Status.Conditions, korifiv1alpha1.ReadyCondition, reason, app.Generation) && revision == app.Annotations[korifiv1alpha1.RevisionAnnotation]
+	}
+	serving := countPods(pods, func(p *corev1.Pod) bool {
+		return p.DeletionTimestamp == nil && p.Labels[korifiv1alpha1.VersionLabel] == app.Annotations[korifiv1alpha1.RevisionAnnotation]
+	})
+	switch {
+	case isReported(korifiv1alpha1.StoppedReason) && len(pods) > 0:
+		return "it has no instance"
+	case isReported(korifiv1alpha1.RunningReason) && serving < replicas:
+		return "all its instances run"
+	default:
+		return ""
+	}
+}
+
+// contradictions records since when each statement has been contradicted.
 type contradictions struct {
 	since map[string]time.Time
 	last  time.Time
 }
 
-// judgeClaims compares the statuses with the machines of one poll. states are the states of the machines by cluster.
-func (v *verdicts) judgeClaims(seen *contradictions, clusters []hivev1.ClusterDeployment, states map[string][]string, now time.Time) {
+// judgeStatuses judges one poll of a number of objects, of which some have contradicted statements.
+func (v *verdicts) judgeStatuses(seen *contradictions, objects int, contradicted []string, now time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	passed := now.Sub(seen.last)
@@ -141,35 +173,28 @@ func (v *verdicts) judgeClaims(seen *contradictions, clusters []hivev1.ClusterDe
 		passed = 0
 	}
 	seen.last = now
-	v.ObjectHours += float64(len(clusters)) * passed.Hours()
+	v.ObjectHours += float64(objects) * passed.Hours()
 	still := map[string]time.Time{}
-	for i := range clusters {
-		cd := &clusters[i]
-		for _, c := range readClaims(cd) {
-			if !slices.ContainsFunc(states[cd.Name], c.isContradicted) {
-				continue
+	for _, statement := range contradicted {
+		began, isOld := seen.since[statement]
+		if !isOld {
+			began = now
+		}
+		still[statement] = began
+		lasted := now.Sub(began)
+		v.LongestContradiction = max(v.LongestContradiction, lasted.Seconds())
+		if lasted > freshness {
+			if lasted-passed <= freshness {
+				v.note("the status has been wrong for %s: %s", lasted.Round(time.Second), statement)
 			}
-			key := cd.Name + ": " + string(c)
-			began, isOld := seen.since[key]
-			if !isOld {
-				began = now
-			}
-			still[key] = began
-			lasted := now.Sub(began)
-			v.LongestContradiction = max(v.LongestContradiction, lasted.Seconds())
-			if lasted > freshness {
-				if now.Sub(began)-passed <= freshness {
-					v.note("the status of %s, and its machines are %v for %s", key, states[cd.Name], lasted.Round(time.Second))
-				}
-				v.LieSeconds += min(passed, lasted-freshness).Seconds()
-			}
+			v.LieSeconds += min(passed, lasted-freshness).Seconds()
 		}
 	}
 	seen.since = still
 }
 
-// watchClaims compares the statuses with the cloud until ctx ends.
-func (w *world) watchClaims(ctx context.Context, t *testing.T) {
+// watchStatuses compares the statuses with the machines and Pods until ctx ends.
+func (w *world) watchStatuses(ctx context.Context, t *testing.T) {
 	seen := &contradictions{since: map[string]time.Time{}}
 	tick := time.NewTicker(lookInterval)
 	defer tick.Stop()
@@ -179,15 +204,33 @@ func (w *world) watchClaims(ctx context.Context, t *testing.T) {
 		case <-ctx.Done():
 			return
 		}
-		var list hivev1.ClusterDeploymentList
-		if err := w.Client.List(ctx, &list); err != nil {
+		var clusters hivev1.ClusterDeploymentList
+		var apps korifiv1alpha1.CFAppList
+		var pods corev1.PodList
+		if err := errors.Join(w.Client.List(ctx, &clusters), w.Client.List(ctx, &apps), w.Client.List(ctx, &pods)); err != nil {
 			continue // The next poll counts the time.
 		}
 		states := map[string][]string{}
 		for _, i := range w.cloud.ListInstances(t, "") {
 			states[w.clusterOf(i)] = append(states[w.clusterOf(i)], i.State)
 		}
-		w.found.judgeClaims(seen, list.Items, states, time.Now())
+		var contradicted []string
+		for i := range clusters.Items {
+			if found := findContradictionOfCluster(&clusters.Items[i], states[clusters.Items[i].Name]); found != "" {
+				contradicted = append(contradicted, clusters.Items[i].Name+": "+found)
+			}
+		}
+		ofApp := map[string][]corev1.Pod{}
+		for i := range pods.Items {
+			app := pods.Items[i].Labels[korifiv1alpha1.AppGUIDLabel]
+			ofApp[app] = append(ofApp[app], pods.Items[i])
+		}
+		for i := range apps.Items {
+			if found := findContradictionOfApp(&apps.Items[i], ofApp[apps.Items[i].Name]); found != "" {
+				contradicted = append(contradicted, apps.Items[i].Name+": "+found)
+			}
+		}
+		w.found.judgeStatuses(seen, len(clusters.Items)+len(apps.Items), contradicted, time.Now())
 	}
 }
 
@@ -231,35 +274,70 @@ func TestOracleJudgesOrders(t *testing.T) {
 	}
 }
 
-// TestOracleCountsLies polls a cluster every second while its status contradicts its machines.
-func TestOracleCountsLies(t *testing.T) {
-	const seconds = 60
-	hibernatingNow := metav1.Condition{Type: hivev1.ClusterHibernatingCondition, Status: metav1.ConditionTrue, Reason: hivev1.HibernatingHibernationReason, ObservedGeneration: 2}
-	old := hibernatingNow
-	old.ObservedGeneration = 1
-	runningNow := metav1.Condition{Type: hivev1.ClusterReadyCondition, Status: metav1.ConditionTrue, Reason: hivev1.RunningHibernationReason, ObservedGeneration: 2}
+// TestOracleFindsContradictions compares statuses with machines and Pods.
+func TestOracleFindsContradictions(t *testing.T) {
+	condition := func(kind, reason string, generation int64) []metav1.Condition {
+		return []metav1.Condition{{Type: kind, Status: metav1.ConditionTrue, Reason: reason, ObservedGeneration: generation}}
+	}
+	hibernatingNow := condition(hivev1.ClusterHibernatingCondition, hivev1.HibernatingHibernationReason, 2)
+	runningNow := condition(hivev1.ClusterReadyCondition, hivev1.RunningHibernationReason, 2)
 	for name, row := range map[string]struct {
-		condition metav1.Condition
-		states    []string
-		want      float64
+		conditions []metav1.Condition
+		states     []string
+		want       string
 	}{
-		"stopped machines of a hibernating cluster":             {hibernatingNow, []string{"stopped", "stopped"}, 0},
-		"a running machine of a hibernating cluster":            {hibernatingNow, []string{"stopped", "running"}, seconds - freshness.Seconds()},
-		"a running machine, and a status about an earlier spec": {old, []string{"stopped", "running"}, 0},
-		"running machines of a ready cluster":                   {runningNow, []string{"running", "running"}, 0},
-		"a stopped machine of a ready cluster":                  {runningNow, []string{"running", "stopped"}, seconds - freshness.Seconds()},
+		"stopped machines of a hibernating cluster":             {hibernatingNow, []string{"stopped", "stopped"}, ""},
+		"a running machine of a hibernating cluster":            {hibernatingNow, []string{"stopped", "running"}, "its machines are stopped"},
+		"a stopping machine of a hibernating cluster":           {hibernatingNow, []string{"stopped", "stopping"}, ""},
+		"a running machine, and a status about an earlier spec": {condition(hivev1.ClusterHibernatingCondition, hivev1.HibernatingHibernationReason, 1), []string{"running"}, ""},
+		"running machines of a ready cluster":                   {runningNow, []string{"running", "running"}, ""},
+		"a stopped machine of a ready cluster":                  {runningNow, []string{"running", "stopped"}, "its machines run"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v, seen := &verdicts{}, &contradictions{since: map[string]time.Time{}}
-			cd := hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Name: "c", Generation: 2}}
-			cd.Status.Conditions = []metav1.Condition{row.condition}
-			for s := range seconds + 1 {
-				v.judgeClaims(seen, []hivev1.ClusterDeployment{cd}, map[string][]string{"c": row.states}, time.Unix(int64(s), 0))
-			}
-			testenv.ExpectEqual(t, "seconds", row.want, v.LieSeconds)
-			testenv.ExpectEqual(t, "findings", cmp.Compare(row.want, 0), len(v.findings))
+			cd := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Generation: 2}}
+			cd.Status.Conditions = row.conditions
+			testenv.ExpectEqual(t, "contradiction", row.want, findContradictionOfCluster(cd, row.states))
 		})
 	}
+	pod := func(revision string) corev1.Pod {
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{korifiv1alpha1.VersionLabel: revision}}}
+	}
+	stoppedNow, startedNow := condition(korifiv1alpha1.ReadyCondition, korifiv1alpha1.StoppedReason, 2), condition(korifiv1alpha1.ReadyCondition, korifiv1alpha1.RunningReason, 2)
+	for name, row := range map[string]struct {
+		conditions []metav1.Condition
+		pods       []corev1.Pod
+		want       string
+	}{
+		"no Pod of a stopped app":                     {stoppedNow, nil, ""},
+		"a Pod of a stopped app":                      {stoppedNow, []corev1.Pod{pod("6")}, "it has no instance"},
+		"all Pods of a running app":                   {startedNow, []corev1.Pod{pod("7"), pod("7")}, ""},
+		"a Pod of an earlier revision of an app":      {startedNow, []corev1.Pod{pod("7"), pod("6")}, "all its instances run"},
+		"no Pod, and a status about an earlier spec":  {condition(korifiv1alpha1.ReadyCondition, korifiv1alpha1.RunningReason, 1), nil, ""},
+		"no Pod, and a condition with another reason": {condition(korifiv1alpha1.ReadyCondition, "Other", 2), nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Generation: 2, Annotations: map[string]string{korifiv1alpha1.RevisionAnnotation: "7"}}}
+			app.Status.Conditions, app.Status.ObservedRevision = row.conditions, 7
+			testenv.ExpectEqual(t, "contradiction", row.want, findContradictionOfApp(app, row.pods))
+		})
+	}
+}
+
+// TestOracleCountsLies polls an object every second while its status is wrong.
+func TestOracleCountsLies(t *testing.T) {
+	const seconds = 60
+	v, seen := &verdicts{}, &contradictions{since: map[string]time.Time{}}
+	for s := range seconds + 1 {
+		contradicted := []string{"c: its machines are stopped"}
+		if s%2 == 0 {
+			contradicted = append(contradicted, "d: its machines run") // This statement is never wrong in two consecutive polls.
+		}
+		v.judgeStatuses(seen, 1, contradicted, time.Unix(int64(s), 0))
+	}
+	testenv.ExpectEqual(t, "seconds", seconds-freshness.Seconds(), v.LieSeconds)
+	testenv.ExpectEqual(t, "the longest contradiction", float64(seconds), v.LongestContradiction)
+	testenv.ExpectEqual(t, "findings", 1, len(v.findings))
+	testenv.ExpectEqual(t, "the oracle has found nothing", false, v.isClean())
 }
 
 // TestRevisionsOfAnApp expects the revisions that a history of stops and starts may have begun.

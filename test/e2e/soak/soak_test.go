@@ -115,7 +115,7 @@ func (s *soak) run(t *testing.T, seed uint64, long time.Duration) {
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	defer stop()
-	beside.Go(func() { s.watchClaims(ctx, t) })
+	beside.Go(func() { s.watchStatuses(ctx, t) })
 	beside.Go(func() { s.restartEnded(ctx, t) })
 	for i, act := range []func(context.Context, *testing.T, *rand.Rand){s.users.changeCluster, s.users.changeDeployment, s.users.changeApp} {
 		beside.Go(func() { s.users.run(ctx, t, rand.New(rand.NewPCG(seed, uint64(i+1))), act) })
