@@ -48,7 +48,8 @@ type StopRecord struct {
 	// Reason is the value of torpor.dev/reason, or of spec.reason of the Slumber.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// Until is the time at which the stop ends automatically. If it is unset, the stop lasts until a user or a Slumber ends it.
+	// Until is the time at which the stop ends automatically. If it is unset, the stop lasts until a user or a Slumber
+	// ends it.
 	// +optional
 	Until *metav1.Time `json:"until,omitempty"`
 	// RequestedUntil is the value of the annotation torpor.dev/until from which Until was computed. Torpor computes
