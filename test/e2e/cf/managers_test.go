@@ -105,30 +105,16 @@ func startService(t *testing.T, address string) *service {
 }
 
 func (s *service) lead(ctx context.Context, from net.Conn) {
-	defer func() { _ = from.Close() }()
 	s.mu.Lock()
 	s.next++
 	if len(s.ready) == 0 {
 		s.mu.Unlock()
+		_ = from.Close() // The client observes that no replica is ready.
 		return
 	}
 	target := s.ready[s.next%len(s.ready)].webhook
 	s.mu.Unlock()
-	var dialer net.Dialer
-	to, err := dialer.DialContext(ctx, "tcp", target)
-	if err != nil {
-		return
-	}
-	stop := context.AfterFunc(ctx, func() { _, _ = from.Close(), to.Close() })
-	defer stop()
-	var copies sync.WaitGroup
-	for _, c := range [][2]net.Conn{{from, to}, {to, from}} {
-		copies.Go(func() {
-			_, _ = io.Copy(c[0], c[1])        // The copy ends with the connection.
-			_, _ = c[0].Close(), c[1].Close() // The close also ends the copy in the other direction.
-		})
-	}
-	copies.Wait()
+	testenv.ForwardConnection(ctx, from, target)
 }
 
 // setReady sets the ready replicas after serviceLag. Timers that expire together may run in any order, but nodes never

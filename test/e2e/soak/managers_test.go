@@ -5,7 +5,6 @@ package soak
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -185,14 +184,14 @@ func (r *replica) signal(t *testing.T, s syscall.Signal) {
 type link struct {
 	address, server string
 
-	mu   sync.Mutex
-	cut  bool
-	open map[net.Conn]bool
+	mu sync.Mutex
+	// cut is closed when the link is cut, and replaced when the link is restored.
+	cut chan struct{}
 }
 
 func startLink(t *testing.T, server string) *link {
 	t.Helper()
-	l := &link{server: server, open: map[net.Conn]bool{}}
+	l := &link{server: server, cut: make(chan struct{})}
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	testenv.ExpectNoError(t, err)
 	l.address = listener.Addr().String()
@@ -218,56 +217,36 @@ func startLink(t *testing.T, server string) *link {
 func (l *link) setCut(cut bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.cut = cut
-	for c := range l.open {
-		_ = c.Close() // The peer observes a reset.
+	if !cut {
+		l.cut = make(chan struct{})
+		return
 	}
-}
-
-// track adds a connection, and reports whether the link is intact.
-func (l *link) track(c net.Conn) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.cut {
-		return false
+	select {
+	case <-l.cut: // The test has failed while the link was cut.
+	default:
+		close(l.cut)
 	}
-	l.open[c] = true
-	return true
 }
 
 func (l *link) serve(from net.Conn) {
-	defer l.release(from)
-	if !l.track(from) {
-		return
-	}
-	const dialTimeout = 5 * time.Second
-	to, err := (&net.Dialer{Timeout: dialTimeout}).Dial("tcp", l.server)
-	if err != nil {
-		return
-	}
-	defer l.release(to)
-	if l.track(to) {
-		joinConnections(from, to)
-	}
-}
-
-func (l *link) release(c net.Conn) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.open, c)
-	_ = c.Close() // The connection may be closed already.
-}
-
-// joinConnections copies in both directions until one of the connections ends.
-func joinConnections(a, b net.Conn) {
-	var copies sync.WaitGroup
-	for _, pair := range [][2]net.Conn{{a, b}, {b, a}} {
-		copies.Go(func() {
-			_, _ = io.Copy(pair[0], pair[1])        // The copy ends with a connection.
-			_, _ = pair[0].Close(), pair[1].Close() // This ends the copy in the other direction.
-		})
+	cut := l.cut
+	l.mu.Unlock()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	select {
+	case <-cut:
+		cancel()
+	default:
+		go func() {
+			select {
+			case <-cut:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
 	}
-	copies.Wait()
+	testenv.ForwardConnection(ctx, from, l.server)
 }
 
 // startService forwards connections to the webhooks of the managers that were ready at the last probe, as a Service
@@ -319,18 +298,7 @@ func (w *world) startService(t *testing.T, replicas []*replica) {
 				target = ready[next%len(ready)].webhook
 			}
 			mu.Unlock()
-			served.Go(func() { forward(ctx, from, target) })
+			served.Go(func() { testenv.ForwardConnection(ctx, from, target) })
 		}
 	})
-}
-
-func forward(ctx context.Context, from net.Conn, target string) {
-	defer func() { _ = from.Close() }() // The connection may be closed already.
-	to, err := (&net.Dialer{}).DialContext(ctx, "tcp", target)
-	if err != nil {
-		return
-	}
-	stop := context.AfterFunc(ctx, func() { _, _ = from.Close(), to.Close() })
-	defer stop()
-	joinConnections(from, to)
 }

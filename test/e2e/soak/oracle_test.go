@@ -212,7 +212,7 @@ func (w *world) watchStatuses(ctx context.Context, t *testing.T) {
 		}
 		states := map[string][]string{}
 		for _, i := range w.cloud.ListInstances(t, "") {
-			states[w.clusterOf(i)] = append(states[w.clusterOf(i)], i.State)
+			states[clusterOf(i)] = append(states[clusterOf(i)], i.State)
 		}
 		var contradicted []string
 		for i := range clusters.Items {

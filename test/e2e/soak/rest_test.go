@@ -27,7 +27,7 @@ func (w *world) listUnrested(ctx context.Context, instances []testenv.CloudInsta
 	now := time.Now()
 	states := map[string][]string{}
 	for _, i := range instances {
-		states[w.clusterOf(i)] = append(states[w.clusterOf(i)], i.State)
+		states[clusterOf(i)] = append(states[clusterOf(i)], i.State)
 	}
 	var clusters hivev1.ClusterDeploymentList
 	var deployments appsv1.DeploymentList

@@ -14,7 +14,6 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -63,17 +62,13 @@ type world struct {
 	found   *verdicts
 	// webhook is the address at which the API server calls the admission webhooks.
 	webhook string
-
-	mu sync.Mutex
-	// clusters are the names of the clusters by the IDs of their machines.
-	clusters map[string]string
 }
 
 func newWorld(t *testing.T, n sizes) *world {
 	t.Helper()
 	w := &world{
 		Environment: testenv.StartControlPlane(t, 2), cloud: testenv.StartCloud(t), sizes: n,
-		intents: newIntentLog(), found: &verdicts{}, webhook: testenv.FreeAddress(t), clusters: map[string]string{},
+		intents: newIntentLog(), found: &verdicts{}, webhook: testenv.FreeAddress(t),
 	}
 	w.InstallCRDs(t)
 	for _, name := range append(listFleets(), system) {
@@ -121,11 +116,7 @@ func (w *world) credentials() map[string][]byte {
 
 func (w *world) createCluster(t *testing.T, name types.NamespacedName, isScheduled bool) {
 	t.Helper()
-	for _, id := range w.cloud.RunInstances(t, name.Name, machines) {
-		w.mu.Lock()
-		w.clusters[id] = name.Name
-		w.mu.Unlock()
-	}
+	w.cloud.RunInstances(t, name.Name, machines)
 	cd := testenv.BuildClusterDeployment(name, "cloud", "kubeconfig")
 	cd.Spec.PowerState = hivev1.PowerStateRunning
 	if isScheduled {
@@ -156,7 +147,7 @@ func (w *world) createApp(t *testing.T, name types.NamespacedName) {
 	process.Name = "cf-proc-" + name.Name + "-web"
 	app := testenv.BuildCFApp(name)
 	app.Spec.DesiredState, app.Spec.CurrentDropletRef = korifiv1alpha1.StartedState, &of
-	w.intents.begin(name.Name, string(korifiv1alpha1.StartedState))(acknowledged)
+	w.intents.begin(name.Name, started)(acknowledged)
 	w.ExpectCreated(t,
 		&korifiv1alpha1.CFPackage{ObjectMeta: at, Spec: korifiv1alpha1.CFPackageSpec{
 			Type: korifiv1alpha1.DockerPackage, AppRef: of, Source: korifiv1alpha1.PackageSource{Registry: korifiv1alpha1.Registry{Image: "shop:1"}},
@@ -247,7 +238,7 @@ func (w *world) judgeCall(t *testing.T, body []byte) {
 	at, states := time.Now(), map[string][]string{}
 	for _, i := range w.cloud.ListInstances(t, "") {
 		if ordered[i.ID] {
-			states[w.clusterOf(i)] = append(states[w.clusterOf(i)], i.State)
+			states[clusterOf(i)] = append(states[clusterOf(i)], i.State)
 		}
 	}
 	for cluster, of := range states {
@@ -255,10 +246,9 @@ func (w *world) judgeCall(t *testing.T, body []byte) {
 	}
 }
 
-func (w *world) clusterOf(i testenv.CloudInstance) string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.clusters[i.ID]
+// clusterOf returns the name of a machine's cluster. The machine has this name with a number.
+func clusterOf(i testenv.CloudInstance) string {
+	return i.Name[:max(0, strings.LastIndex(i.Name, "-"))]
 }
 
 // startTarget starts a server that answers for the API servers of all clusters. Its nodes always report.
