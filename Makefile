@@ -142,7 +142,7 @@ soak-mysql: local mysql
 soak-backup: local mysql s3
 	@TORPOR_SOAK=$(or $(SOAK),20m) TORPOR_SEED=$(SEED) TORPOR_BENCH_DIR=$(BENCH_DIR) $(GO_TEST) \
 		./internal/mysql/backup/runner -run 'TestSoak$$'
-soak-all: local torpor
+soak-all: local torpor mysql
 	@TORPOR_SOAK=$(or $(SOAK),20m) TORPOR_SEED=$(SEED) $(GO_BENCH) ./test/e2e/soak -run 'TestSoak$$'
 soak-conditional: local
 	@cd conditional/bench && $(CURDIR)/.ci/with-parts go run -race . --soak=$(or $(SOAK),10m) --seed=$(or $(SEED),1)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -102,12 +101,12 @@ func loadAverage(t *testing.T) string {
 func (b *benchmark) benchOneCluster(t *testing.T) {
 	c, manager := startHealthyCluster(t, size, mysqlpods.ClusterOptions{})
 	seen := watchCluster(t, c)
-	log := startLog(t, c)
+	log := c.StartGeneralLog(t)
 	manager.KillAtOnce(t) // The log contains the next manager's connections from the start.
 	startManager(t, c)
 	testenv.Eventually(t, "the manager has queried all servers", func() error {
-		log.readNew(t)
-		return testenv.ErrorIf(len(log.said) < 3*size, "found %v", log.said)
+		log.ReadNew(t)
+		return testenv.ErrorIf(len(log.Statements) < 3*size, "found %v", log.Statements)
 	})
 	waitUntilHealthy(t, c)
 	b.benchIdle(t, log)
@@ -119,7 +118,7 @@ func (b *benchmark) benchOneCluster(t *testing.T) {
 	}
 	waitUntilHealthy(t, c)
 	for i := range c.Servers { // The last switchover may still end the sessions of clients on the old primary.
-		testenv.Eventually(t, "the general log is off", func() error { return run(t, c, i, "set global general_log = off") })
+		testenv.Eventually(t, "the general log is off", func() error { return c.Run(t, i, "set global general_log = off") })
 	}
 	for n := range failoverRuns {
 		b.benchFailover(t, c, n)
@@ -127,25 +126,25 @@ func (b *benchmark) benchOneCluster(t *testing.T) {
 }
 
 // benchIdle measures the cost of a healthy cluster without clients.
-func (b *benchmark) benchIdle(t *testing.T, log *generalLog) {
+func (b *benchmark) benchIdle(t *testing.T, log *mysqlpods.GeneralLog) {
 	t.Helper()
 	from := time.Now()
 	sleep(t, idle)
-	log.readNew(t)
-	all, acts := log.countSince(from)
+	log.ReadNew(t)
+	all, acts := countSince(log, from)
 	if acts > 0 {
-		t.Errorf("expected only queries of a healthy cluster, found %d acts in %v", acts, log.said)
+		t.Errorf("expected only queries of a healthy cluster, found %d acts in %v", acts, log.Statements)
 	}
 	b.addRun("idle_statements_per_second", float64(all)/time.Since(from).Seconds())
 }
 
-func (b *benchmark) benchStop(t *testing.T, c *mysqlpods.PodCluster, log *generalLog, seen <-chan conditionChange) {
+func (b *benchmark) benchStop(t *testing.T, c *mysqlpods.PodCluster, log *mysqlpods.GeneralLog, seen <-chan conditionChange) {
 	t.Helper()
 	from := annotateStop(t, c, "true")
 	condition := awaitCondition(t, seen, "False ClusteringInactive")
 	b.addRun("stop_condition_seconds", condition.Sub(from).Seconds())
 	b.addRun("stop_quiet_seconds", waitUntilQuiet(t, log, condition).Sub(from).Seconds())
-	_, acts := log.countSince(condition)
+	_, acts := countSince(log, condition)
 	b.addRun("acts_after_stop", float64(acts))
 	if acts > 0 {
 		t.Errorf("expected no acts after the stop, found %d acts", acts)
@@ -155,14 +154,14 @@ func (b *benchmark) benchStop(t *testing.T, c *mysqlpods.PodCluster, log *genera
 	waitUntilHealthy(t, c)
 }
 
-func (b *benchmark) benchStopDuringSwitchover(t *testing.T, c *mysqlpods.PodCluster, log *generalLog, seen <-chan conditionChange) {
+func (b *benchmark) benchStopDuringSwitchover(t *testing.T, c *mysqlpods.PodCluster, log *mysqlpods.GeneralLog, seen <-chan conditionChange) {
 	t.Helper()
 	old := primaryIndex(t, c)
 	pod := mysqlpods.BuildPod(c.Name, old)
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"`+mocov1beta2.DemoteAnnotation+`":"true"}}}`))
 	testenv.ExpectNoError(t, c.Env.Client.Patch(t.Context(), pod, patch))
 	for began := time.Now(); ; { // The loop has no pause, because the primary is read-only for only a few milliseconds.
-		if is, err := query(t, c, old, "select @@super_read_only"); err == nil && is == "1" {
+		if is, err := c.Query(t, old, "select @@super_read_only"); err == nil && is == "1" {
 			break
 		}
 		if time.Since(began) > sqlTimeout {
@@ -173,7 +172,7 @@ func (b *benchmark) benchStopDuringSwitchover(t *testing.T, c *mysqlpods.PodClus
 	condition := awaitCondition(t, seen, "False ClusteringInactive")
 	b.addRun("stop_switchover_condition_seconds", condition.Sub(from).Seconds())
 	b.addRun("stop_switchover_quiet_seconds", waitUntilQuiet(t, log, condition).Sub(from).Seconds())
-	if readOnly, err := query(t, c, primaryIndex(t, c), "select @@super_read_only"); err != nil || readOnly != "0" {
+	if readOnly, err := c.Query(t, primaryIndex(t, c), "select @@super_read_only"); err != nil || readOnly != "0" {
 		t.Errorf("expected a writable primary after the stop, found super_read_only %q (%v)", readOnly, err)
 	}
 	annotateStop(t, c, "")
@@ -190,9 +189,9 @@ func (b *benchmark) benchStopDuringSwitchover(t *testing.T, c *mysqlpods.PodClus
 // how long readers are routed to a replica that has stopped applying transactions.
 func (b *benchmark) benchScaling(t *testing.T) {
 	c, _ := startHealthyCluster(t, 1, mysqlpods.ClusterOptions{IsLinked: true, LaterPods: size - 1})
-	l := newLedger()
+	l := mysqlpods.NewLedger()
 	writing, stop := context.WithCancel(t.Context())
-	written := startWriters(writing, t, c, l)
+	written := mysqlpods.StartWriters(writing, t, c, l, writeInterval)
 	testenv.ExpectNoError(t, c.ScaleTo(t, size))
 	testenv.Eventually(t, "all instances are in sync", func() error {
 		cluster, err := c.GetMySQLCluster(t.Context())
@@ -201,7 +200,7 @@ func (b *benchmark) benchScaling(t *testing.T) {
 	waitUntilHealthy(t, c)
 	stop()
 	written()
-	b.addRun("scale_1_to_3_longest_silence_seconds", longestSilence(l.acks))
+	b.addRun("scale_1_to_3_longest_silence_seconds", l.Summarize().LongestSilence.Seconds())
 	for n := range staleRuns {
 		b.benchStaleReader(t, c, n)
 	}
@@ -213,12 +212,12 @@ func (b *benchmark) benchStaleReader(t *testing.T, c *mysqlpods.PodCluster, n in
 	victim := (primary + 1) % size
 	waitForRole(t, c, victim, mocov1beta2.RoleReplica)
 	twice := fmt.Sprintf("insert into app.rows_of values (%d, 'twice')", -n-1)
-	mustRun(t, c, victim, "set global super_read_only = 0", "set sql_log_bin = 0", twice, "set global super_read_only = 1")
+	c.MustRun(t, victim, "set global super_read_only = 0", "set sql_log_bin = 0", twice, "set global super_read_only = 1")
 	from := time.Now()
-	mustRun(t, c, primary, twice)
+	c.MustRun(t, primary, twice)
 	waitForRole(t, c, victim, "")
 	b.addRun("readers_stale_seconds", time.Since(from).Seconds())
-	mustRun(t, c, victim, "set global super_read_only = 0", "set sql_log_bin = 0", fmt.Sprintf("delete from app.rows_of where id = %d", -n-1),
+	c.MustRun(t, victim, "set global super_read_only = 0", "set sql_log_bin = 0", fmt.Sprintf("delete from app.rows_of where id = %d", -n-1),
 		"set global super_read_only = 1", "start replica")
 	waitUntilHealthy(t, c)
 }
@@ -263,20 +262,17 @@ func insertRow(t *testing.T, c *mysqlpods.PodCluster, id int64) error {
 	if err != nil || i < 0 {
 		return fmt.Errorf("no Pod has the label of the primary (%w)", err)
 	}
-	one := &rowWriter{number: int(id), node: remote, cluster: c}
-	one.connectTo(t, i)
-	defer one.disconnect()
-	return one.writeRow(t.Context(), id)
+	return c.WriteRow(t.Context(), t, i, id)
 }
 
 // waitUntilQuiet waits until the manager has sent no statement for a while. It returns the later of notBefore and
 // the time of the last statement.
-func waitUntilQuiet(t *testing.T, log *generalLog, notBefore time.Time) time.Time {
+func waitUntilQuiet(t *testing.T, log *mysqlpods.GeneralLog, notBefore time.Time) time.Time {
 	t.Helper()
 	var last time.Time
 	testenv.Eventually(t, "the manager is quiet", func() error {
-		log.readNew(t)
-		if last = log.lastStatement(); last.Before(notBefore) {
+		log.ReadNew(t)
+		if last = lastStatement(log); last.Before(notBefore) {
 			last = notBefore
 		}
 		now := time.Since(last)
@@ -367,16 +363,14 @@ func TestIsolatedPrimaryRejoins(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cluster, manager := startHealthyCluster(t, size, mysqlpods.ClusterOptions{IsLinked: true})
 			b := &faultInjector{cluster: cluster, manager: manager, counts: map[string]int{}}
-			l := newLedger()
+			l := mysqlpods.NewLedger()
 			ctx, stop := context.WithCancel(t.Context())
-			written := startWriters(ctx, t, cluster, l)
+			written := mysqlpods.StartWriters(ctx, t, cluster, l, writeInterval)
 			old := primaryIndex(t, cluster)
 			acknowledged := func(server int) func() error {
 				return func() error {
-					l.mu.Lock()
-					defer l.mu.Unlock()
-					n := len(l.acks)
-					return testenv.ErrorIf(n == 0 || (l.acks[n-1].server == old) != (server == old), "not yet")
+					s := l.Summarize()
+					return testenv.ErrorIf(s.Acknowledged == 0 || (s.LastServer == old) != (server == old), "not yet")
 				}
 			}
 			testenv.Eventually(t, "the primary acknowledges commits", acknowledged(old))
@@ -384,7 +378,7 @@ func TestIsolatedPrimaryRejoins(t *testing.T) {
 			testenv.Eventually(t, "another instance acknowledges commits", acknowledged(-1))
 			told := make(chan error, 1)
 			go func() { told <- writeWithoutTimeout(ctx, t, cluster, old) }()
-			sleep(t, writePatience) // Other clients on the primary's node time out, but this client waits.
+			sleep(t, mysqlpods.WriteTimeout) // Other clients on the primary's node time out, but this client waits.
 			cluster.Network.HealCut(old)
 			testenv.ExpectNoError(t, cluster.AnnotateMySQLCluster(t.Context(), mocov1beta2.RecloneAnnotation, mocov1beta2.RecloneErrant))
 			healed := b.waitUntilRecovered(t, finalRecovery)
@@ -405,125 +399,33 @@ func TestIsolatedPrimaryRejoins(t *testing.T) {
 // writeWithoutTimeout writes a row on the node of an instance, without a timeout.
 func writeWithoutTimeout(ctx context.Context, t *testing.T, c *mysqlpods.PodCluster, i int) error {
 	t.Helper()
-	db := openSession(t, c.Servers[i].Address, mysqlpods.AppUser, mysqlpods.AppPassword)
+	db := mysqlpods.OpenSession(t, c.Servers[i].Address, mysqlpods.AppUser, mysqlpods.AppPassword)
 	defer func() { _ = db.Close() }() // The server may have closed the connection.
 	_, err := db.ExecContext(ctx, "insert into app.rows_of values (-1, 'patient')")
 	return err
 }
 
-// generalLog collects the statements that the servers have logged.
-type generalLog struct {
-	files  []string
-	offset []int64
-	users  []map[string]string // By server, the users of its connections.
-	// said contains the statements that the manager has sent so far.
-	said []statement
-}
-
-// statement is one command of the manager: Connect, Query or another one.
-type statement struct {
-	at            time.Time
-	command, text string
-}
-
-// looks reports whether a statement is no query or only reads. A SET of the timeout counts as a read, because the
-// driver sends it for each new connection.
-func (s statement) looks() bool {
-	return s.command != "Query" || strings.HasPrefix(s.text, "select ") || strings.HasPrefix(s.text, "SET wait_timeout")
-}
-
-// startLog enables the general logs of all servers. The users of existing connections are unknown.
-func startLog(t *testing.T, c *mysqlpods.PodCluster) *generalLog {
-	t.Helper()
-	l := &generalLog{offset: make([]int64, len(c.Servers))}
-	dir := t.TempDir()
-	for i := range c.Servers {
-		file := filepath.Join(dir, fmt.Sprint(i))
-		mustRun(t, c, i, "set global general_log_file = '"+file+"'", "set global general_log = on")
-		l.files, l.users = append(l.files, file), append(l.users, map[string]string{})
-	}
-	return l
-}
-
-func (l *generalLog) readNew(t *testing.T) {
-	t.Helper()
-	for i, file := range l.files {
-		data, err := os.ReadFile(file)
-		testenv.ExpectNoError(t, err)
-		text := string(data[l.offset[i]:])
-		text = text[:strings.LastIndex(text, "\n")+1]
-		l.offset[i] += int64(len(text))
-		for line := range strings.Lines(text) {
-			l.addLine(i, line)
-		}
-	}
-}
-
-// addLine parses one line: a time, the connection, its command, and the text. Lines of another form continue a text.
-func (l *generalLog) addLine(server int, line string) {
-	fields := strings.SplitN(strings.TrimRight(line, "\n"), "\t", 3)
-	at, err := time.Parse(time.RFC3339Nano, fields[0])
-	if err != nil || len(fields) < 3 {
-		return
-	}
-	words := strings.Fields(fields[1])
-	if len(words) < 2 {
-		return
-	}
-	connection, command := words[0], words[1]
-	if command == "Connect" {
-		l.users[server][connection], _, _ = strings.Cut(fields[2], "@")
-	}
-	if l.users[server][connection] == "moco-admin" {
-		l.said = append(l.said, statement{at: at, command: command, text: fields[2]})
-	}
-}
-
 // lastStatement returns the time of the manager's last statement; zero if it has sent none.
-func (l *generalLog) lastStatement() time.Time {
+func lastStatement(l *mysqlpods.GeneralLog) time.Time {
 	var last time.Time
-	for _, s := range l.said {
-		if s.at.After(last) {
-			last = s.at
+	for _, s := range l.Statements {
+		if s.At.After(last) {
+			last = s.At
 		}
 	}
 	return last
 }
 
 // countSince counts the statements since a time, and those of them that do not only read.
-func (l *generalLog) countSince(from time.Time) (all, acts int) {
-	for _, s := range l.said {
-		if s.at.Before(from) || s.command != "Query" {
+func countSince(l *mysqlpods.GeneralLog, from time.Time) (all, acts int) {
+	for _, s := range l.Statements {
+		if s.At.Before(from) || s.Command != "Query" {
 			continue
 		}
 		all++
-		if !s.looks() {
+		if !s.IsRead() {
 			acts++
 		}
 	}
 	return all, acts
-}
-
-func TestGeneralLogDistinguishesTheManager(t *testing.T) {
-	l := &generalLog{users: []map[string]string{{}}}
-	for _, line := range []string{
-		"/usr/sbin/mysqld, Version: 9.7.0 (Debian). started with:\n",
-		"Time                 Id Command    Argument\n",
-		"2026-11-21T01:00:00.000001Z\t   11 Connect\tmoco-admin@127.0.0.1 on  using TCP/IP\n",
-		"2026-11-21T01:00:00.000002Z\t   11 Query\tselect @@global.server_uuid, @@global.version,\n",
-		" @@global.read_only\n",
-		"2026-11-21T01:00:00.000003Z\t   12 Connect\tapp@127.0.0.1 on  using TCP/IP\n",
-		"2026-11-21T01:00:00.000004Z\t   12 Query\tinsert into t values (1)\n",
-		"2026-11-21T01:00:00.000005Z\t   11 Query\t/* torpor */ stop replica io_thread\n",
-		"2026-11-21T01:00:00.000006Z\t   11 Quit\t\n",
-	} {
-		l.addLine(0, line)
-	}
-	all, acts := l.countSince(time.Time{})
-	if all != 2 || acts != 1 {
-		t.Errorf("expected two statements of the manager, one of which acts, found %d and %d in %v", all, acts, l.said)
-	}
-	if got := l.lastStatement().Format(time.RFC3339Nano); got != "2026-11-21T01:00:00.000006Z" {
-		t.Errorf("expected the last command at its time, found %s", got)
-	}
 }

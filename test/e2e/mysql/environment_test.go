@@ -4,13 +4,10 @@ package mysql
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/signal"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,7 +15,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
-	driver "github.com/go-sql-driver/mysql"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -31,9 +27,7 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	clusteringcontroller "github.com/torpor-dev/torpor/internal/mysql/clustering/controller"
-	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 	testenv "github.com/torpor-dev/torpor/test/env"
-	"github.com/torpor-dev/torpor/test/env/mysqld"
 	"github.com/torpor-dev/torpor/test/env/mysqlpods"
 )
 
@@ -41,57 +35,6 @@ const (
 	size       = 3
 	sqlTimeout = 20 * time.Second
 )
-
-// openSession returns a client of a server with only one session.
-func openSession(t *testing.T, address, user, password string) *sql.DB {
-	t.Helper()
-	return openSessionAt(t, net.JoinHostPort(address, strconv.Itoa(mysqld.Port)), user, password)
-}
-
-func openSessionAt(t *testing.T, address, user, password string) *sql.DB {
-	t.Helper()
-	c := driver.NewConfig()
-	c.User, c.Passwd, c.Net, c.Addr = user, password, "tcp", address
-	c.Timeout, c.InterpolateParams, c.Logger = time.Second, true, &driver.NopLogger{}
-	connector, err := driver.NewConnector(c)
-	testenv.ExpectNoError(t, err)
-	db := sql.OpenDB(connector)
-	db.SetMaxOpenConns(1)
-	return db
-}
-
-// query reads one value from an instance, bypassing its link.
-func query(t *testing.T, c *mysqlpods.PodCluster, i int, query string) (string, error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), sqlTimeout)
-	defer cancel()
-	db := openSession(t, c.Servers[i].Address, mysqlpods.RootUser, mysqlpods.RootPassword)
-	defer func() { _ = db.Close() }() // The server may have ended.
-	var value sql.NullString
-	err := db.QueryRowContext(ctx, query).Scan(&value)
-	return value.String, err
-}
-
-// mustRun runs statements in an instance, bypassing its link.
-func mustRun(t *testing.T, c *mysqlpods.PodCluster, i int, statements ...string) {
-	t.Helper()
-	testenv.ExpectNoError(t, run(t, c, i, statements...))
-}
-
-// run runs the statements as root in one session.
-func run(t *testing.T, c *mysqlpods.PodCluster, i int, statements ...string) error {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), sqlTimeout)
-	defer cancel()
-	db := openSession(t, c.Servers[i].Address, mysqlpods.RootUser, mysqlpods.RootPassword)
-	defer func() { _ = db.Close() }() // The server may have ended.
-	for _, statement := range statements {
-		if _, err := db.ExecContext(ctx, statement); err != nil {
-			return fmt.Errorf("%s: %w", statement, err)
-		}
-	}
-	return nil
-}
 
 // checkCondition returns an error unless a condition has the wanted state, such as "True Healthy".
 func checkCondition(ctx context.Context, c *mysqlpods.PodCluster, kind, want string) error {
@@ -123,14 +66,8 @@ func startHealthyCluster(t *testing.T, instances int, options mysqlpods.ClusterO
 	c.CreateMySQLCluster(t)
 	p := startManager(t, c)
 	waitUntilHealthy(t, c)
-	// The accounts are older than the certificates, as in a cluster from before TLS, and are renewed once the
-	// cluster is healthy. Wait for that: an ALTER USER that is not acknowledged because of a network failure would
-	// block all logins; on real Pods, the liveness probe would restart the server.
-	testenv.Eventually(t, "the accounts are current", func() error {
-		version, err := query(t, c, primaryIndex(t, c), "select user_attributes->>'$.metadata."+mysqlusers.VersionAttribute+"' from mysql.user where user = '"+mysqlusers.AdminUser+"'")
-		return errors.Join(err, testenv.ErrorIf(version != mysqlusers.CurrentVersion(true), "they are of the version %q", version))
-	})
-	mustRun(t, c, primaryIndex(t, c), "create database app", "create table app.rows_of (id bigint primary key, v varchar(40))")
+	c.WaitForCurrentAccounts(t, primaryIndex(t, c))
+	c.CreateRowsTable(t, primaryIndex(t, c))
 	return c, p
 }
 

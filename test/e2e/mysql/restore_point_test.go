@@ -19,6 +19,7 @@ import (
 	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 	testenv "github.com/torpor-dev/torpor/test/env"
 	"github.com/torpor-dev/torpor/test/env/mysqld"
+	"github.com/torpor-dev/torpor/test/env/mysqlpods"
 )
 
 const (
@@ -34,7 +35,7 @@ func (b *benchmark) benchRestorePoint(t *testing.T) {
 	store := bucket.Config{Name: testenv.S3Bucket, Endpoint: testenv.StartS3(t).URL, PathStyle: true}
 	log, source := slog.New(slog.DiscardHandler), servers.StartServer(t)
 	password := string(mysqld.ProductPasswords()[mysqlusers.PasswordKeyOf(mysqlusers.BackupUser)])
-	db := openSession(t, source.Address, mysqlusers.AdminUser, mysqld.AdminPassword)
+	db := mysqlpods.OpenSession(t, source.Address, mysqlusers.AdminUser, mysqld.AdminPassword)
 	for _, statement := range []string{
 		"set global super_read_only = off", "set global read_only = off", "create schema app",
 		"create table app.ticks (id int auto_increment primary key, at datetime(6))",
@@ -83,7 +84,7 @@ func (b *benchmark) benchRestorePoint(t *testing.T) {
 		}
 		testenv.Eventually(t, "the point can be reached", func() error { return runner.RunRestore(t.Context(), restore) })
 		b.addRun("restore_point_available_seconds", time.Since(next).Seconds())
-		restored := openSession(t, target.Address, mysqlusers.AdminUser, mysqld.AdminPassword)
+		restored := mysqlpods.OpenSession(t, target.Address, mysqlusers.AdminUser, mysqld.AdminPassword)
 		var id int
 		testenv.ExpectNoError(t, restored.QueryRowContext(t.Context(), "select max(id) from app.ticks").Scan(&id))
 		found, err := readTick(t, restored, id)

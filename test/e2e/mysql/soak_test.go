@@ -7,13 +7,11 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -27,9 +25,12 @@ import (
 )
 
 const (
-	progressPace = 5 * time.Second
-	shownRows    = 10
-	healthyPace  = 500 * time.Millisecond
+	// writeInterval is the interval of a client's writes, and settling the least time in which they continue after all
+	// faults have ended.
+	writeInterval, settling = 25 * time.Millisecond, 5 * time.Second
+	progressPace            = 5 * time.Second
+	shownRows               = 10
+	healthyPace             = 500 * time.Millisecond
 	// soakVolume is the size of an instance's volume in megabytes.
 	soakVolume = 800
 	// livenessTimeout is the time without a successful login after which the kubelet restarts a server.
@@ -84,7 +85,7 @@ func TestSoak(t *testing.T) {
 	cluster, manager := startHealthyCluster(t, first, mysqlpods.ClusterOptions{IsLinked: true, VolumeMegabytes: soakVolume, LaterPods: most - first})
 	testenv.ExpectNoError(t, cluster.AnnotateMySQLCluster(t.Context(), mocov1beta2.RecloneAnnotation, mocov1beta2.RecloneErrant))
 	b := &faultInjector{cluster: cluster, manager: manager, size: first, scalings: steps[1:], counts: map[string]int{}}
-	l := newLedger()
+	l := mysqlpods.NewLedger()
 	found := soakResult{Seed: seed}
 	b.runSoak(t, l, long, &found)
 	found.HealthyAgain = b.waitUntilRecovered(t, finalRecovery)
@@ -104,12 +105,12 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-func (b *faultInjector) runSoak(t *testing.T, l *ackLedger, long time.Duration, found *soakResult) {
+func (b *faultInjector) runSoak(t *testing.T, l *mysqlpods.Ledger, long time.Duration, found *soakResult) {
 	t.Helper()
 	writing, stopWriting := context.WithCancel(t.Context())
 	breaking, stopBreaking := context.WithTimeout(t.Context(), long)
 	defer stopBreaking()
-	written := startWriters(writing, t, b.cluster, l)
+	written := mysqlpods.StartWriters(writing, t, b.cluster, l, writeInterval)
 	var beside sync.WaitGroup
 	beside.Go(func() { b.disturbClustering(breaking, t, rand.New(rand.NewPCG(found.Seed, 1))) })
 	beside.Go(func() { b.logProgress(breaking, t, l) })
@@ -117,19 +118,19 @@ func (b *faultInjector) runSoak(t *testing.T, l *ackLedger, long time.Duration, 
 	random := rand.New(rand.NewPCG(found.Seed, 0))
 	for breaking.Err() == nil {
 		pauseRandomly(breaking, random, 0, 3*time.Second)
-		b.scaleWhenDue(t, l.elapsed().Seconds()/long.Seconds())
+		b.scaleWhenDue(t, l.Elapsed().Seconds()/long.Seconds())
 		b.runRound(t, random)
 		if random.IntN(3) > 0 && breaking.Err() == nil {
-			b.waitUntilRecovered(t, min(recovery, long-l.elapsed()))
+			b.waitUntilRecovered(t, min(recovery, long-l.Elapsed()))
 		}
 	}
 	b.scaleWhenDue(t, 1)
 	beside.Wait()
 	// Continue to write for some time after all faults have ended.
-	pauseRandomly(t.Context(), random, writePatience, 2*writePatience)
+	pauseRandomly(t.Context(), random, settling, 2*settling)
 	stopWriting()
 	written()
-	found.Seconds = l.elapsed().Seconds()
+	found.Seconds = l.Elapsed().Seconds()
 }
 
 // waitUntilRecovered waits until the cluster is healthy, without intervening.
@@ -162,7 +163,7 @@ func (b *faultInjector) writeManagerLog(t *testing.T) {
 	}
 }
 
-func (b *faultInjector) logProgress(ctx context.Context, t *testing.T, l *ackLedger) {
+func (b *faultInjector) logProgress(ctx context.Context, t *testing.T, l *mysqlpods.Ledger) {
 	t.Helper()
 	tick := time.NewTicker(progressPace)
 	defer tick.Stop()
@@ -176,14 +177,9 @@ func (b *faultInjector) logProgress(ctx context.Context, t *testing.T, l *ackLed
 		if err := checkCondition(ctx, b.cluster, mocov1beta2.HealthyCondition, "True Healthy"); err != nil {
 			state = err.Error()
 		}
-		l.mu.Lock()
-		last := time.Duration(0)
-		if n := len(l.acks); n > 0 {
-			last = l.acks[n-1].end
-		}
+		s := l.Summarize()
 		t.Logf("%4.0fs  acknowledged %d, refused %d, promotions %d, last acknowledgement %.1fs ago, broken %s, %s",
-			l.elapsed().Seconds(), len(l.acks), l.refused, len(l.promotions)-1, (l.elapsed() - last).Seconds(), b.listActive(), state)
-		l.mu.Unlock()
+			l.Elapsed().Seconds(), s.Acknowledged, s.Refused, s.Promotions, (l.Elapsed() - s.LastAck).Seconds(), b.listActive(), state)
 	}
 }
 
@@ -193,7 +189,7 @@ func countTwoWritable(ctx context.Context, t *testing.T, c *mysqlpods.PodCluster
 	count := 0
 	var servers []*sql.DB
 	for _, s := range c.Servers {
-		db := openSession(t, s.Address, mysqlpods.RootUser, mysqlpods.RootPassword)
+		db := mysqlpods.OpenSession(t, s.Address, mysqlpods.RootUser, mysqlpods.RootPassword)
 		defer func() { _ = db.Close() }() // Close fails if the server has ended.
 		servers = append(servers, db)
 	}
@@ -220,90 +216,12 @@ func countTwoWritable(ctx context.Context, t *testing.T, c *mysqlpods.PodCluster
 	}
 }
 
-func (found *soakResult) judgeRows(t *testing.T, c *mysqlpods.PodCluster, l *ackLedger) {
+func (found *soakResult) judgeRows(t *testing.T, c *mysqlpods.PodCluster, l *mysqlpods.Ledger) {
 	t.Helper()
-	waitUntilCaughtUp(t, c)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	found.AcknowledgedRows, found.RefusedRows, found.Promotions = len(l.acks), l.refused, len(l.promotions)-1
-	found.DualWritableMoments = dualMoments(l.acks, l.promotions)
-	found.LongestSilence = longestSilence(l.acks)
-	lost, sums := map[int64]bool{}, map[string]bool{}
-	for i := range c.Servers {
-		held, err := listRows(t, c, i)
-		if err != nil {
-			t.Errorf("read the rows of instance %d: %v", i, err)
-		}
-		for _, a := range l.acks {
-			if held[a.id] {
-				continue
-			}
-			if lost[a.id] = true; len(lost) <= shownRows {
-				t.Logf("row %d, acknowledged by instance %d at %s, is not on instance %d", a.id, a.server, a.end, i)
-			}
-		}
-		sum, err := query(t, c, i, "select concat(count(*), ' ', bit_xor(crc32(concat(id, v)))) from app.rows_of")
-		if err != nil {
-			t.Errorf("sum the rows of instance %d: %v", i, err)
-		}
-		sums[sum] = true
-	}
-	found.LostRows, found.EqualRows = len(lost), len(sums) == 1
-	if !found.EqualRows {
-		t.Errorf("expected equal rows, found the sums %v", sums)
-	}
-}
-
-// longestSilence returns the longest time in seconds without any of these acknowledgements.
-func longestSilence(acks []acknowledgement) float64 {
-	longest, last := time.Duration(0), time.Duration(0)
-	for _, a := range acks {
-		longest, last = max(longest, a.end-last), max(last, a.end)
-	}
-	return longest.Seconds()
-}
-
-// waitUntilCaughtUp waits until all instances have executed the same transactions and have no clients. A healthy
-// replica may still lag, and a statement continues after its client has disconnected.
-func waitUntilCaughtUp(t *testing.T, c *mysqlpods.PodCluster) {
-	t.Helper()
-	const state = "select concat(@@gtid_executed, ' and clients: ', (select count(*) from performance_schema.processlist where user = '" + mysqlpods.AppUser + "'))"
-	states := map[string]bool{}
-	for began := time.Now(); time.Since(began) < finalRecovery; sleep(t, healthyPace) {
-		clear(states)
-		idle := 0
-		for i := range c.Servers {
-			found, err := query(t, c, i, state)
-			states[fmt.Sprint(found, err)] = true
-			if err == nil && strings.HasSuffix(found, " 0") {
-				idle++
-			}
-		}
-		if len(states) == 1 && idle == len(c.Servers) {
-			return
-		}
-	}
-	t.Logf("the instances have not executed the same transactions after %s, or have clients: %v", finalRecovery, slices.Collect(maps.Keys(states)))
-}
-
-func listRows(t *testing.T, c *mysqlpods.PodCluster, i int) (map[int64]bool, error) {
-	t.Helper()
-	db := openSession(t, c.Servers[i].Address, mysqlpods.RootUser, mysqlpods.RootPassword)
-	defer func() { _ = db.Close() }() // An error from Close does not lose rows.
-	list, err := db.QueryContext(t.Context(), "select id from app.rows_of")
-	if err != nil {
-		return nil, fmt.Errorf("list: %w", err)
-	}
-	defer func() { _ = list.Close() }() // list.Err returns the error.
-	held := map[int64]bool{}
-	for list.Next() {
-		var id int64
-		if err := list.Scan(&id); err != nil {
-			return nil, fmt.Errorf("list: %w", err)
-		}
-		held[id] = true
-	}
-	return held, list.Err()
+	found.LostRows, found.EqualRows = l.CountLost(t, c)
+	s := l.Summarize()
+	found.AcknowledgedRows, found.RefusedRows, found.Promotions = s.Acknowledged, s.Refused, s.Promotions
+	found.DualWritableMoments, found.LongestSilence = s.DualMoments, s.LongestSilence.Seconds()
 }
 
 type faultKind struct {
@@ -525,8 +443,8 @@ func (b *faultInjector) runGrantRound(t *testing.T, random *rand.Rand) {
 	t.Helper()
 	const name = "GRANT while all replicas restart"
 	primary := primaryIndex(t, b.cluster)
-	db := openSession(t, b.cluster.Servers[primary].Address, mysqlpods.RootUser, mysqlpods.RootPassword)
-	ctx, cancel := context.WithTimeout(t.Context(), writePatience)
+	db := mysqlpods.OpenSession(t, b.cluster.Servers[primary].Address, mysqlpods.RootUser, mysqlpods.RootPassword)
+	ctx, cancel := context.WithTimeout(t.Context(), settling)
 	defer cancel()
 	if err := db.PingContext(ctx); err != nil {
 		return // The cluster has not recovered from the previous round.
@@ -588,250 +506,5 @@ func pauseRandomly(ctx context.Context, random *rand.Rand, least, most time.Dura
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
-	}
-}
-
-const (
-	// writePace is the interval of a client's writes.
-	writePace = 25 * time.Millisecond
-	// writePatience is a client's time limit for an acknowledgement.
-	writePatience = 5 * time.Second
-	// lookPace is the poll interval of the primary's label.
-	lookPace = 50 * time.Millisecond
-	// remote is the node of clients that connect to all instances by the network.
-	remote = -1
-)
-
-func (l *ackLedger) followPrimary(ctx context.Context, t *testing.T, c *mysqlpods.PodCluster) {
-	t.Helper()
-	tick := time.NewTicker(lookPace)
-	defer tick.Stop()
-	for {
-		label, failed := c.FindPrimaryPod(ctx) // Read the label first: it is set after the promotion, so clients cannot follow it before the promotion is recorded.
-		cluster, err := c.GetMySQLCluster(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err != nil || failed != nil:
-			t.Errorf("look for the primary: %v, %v", err, failed)
-		default:
-			l.notePrimary(cluster.Status.CurrentPrimaryIndex, label)
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// rowWriter writes rows with unique keys through the instance that has the label of the primary. A writer on the
-// node of an instance can connect to this instance even when the node is disconnected, but then it does not observe
-// changes to the label.
-type rowWriter struct {
-	number, node int
-	cluster      *mysqlpods.PodCluster
-	ledger       *ackLedger
-
-	db     *sql.DB
-	target string
-	saw    int
-}
-
-func (c *rowWriter) writeUntil(ctx context.Context, t *testing.T) {
-	t.Helper()
-	tick := time.NewTicker(writePace)
-	defer tick.Stop()
-	for n := int64(0); ; n++ {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			c.disconnect()
-			return
-		}
-		server := c.findPrimary()
-		if server < 0 {
-			continue
-		}
-		c.connectTo(t, server)
-		a := acknowledgement{id: int64(c.number)<<40 | n, server: server, begin: c.ledger.elapsed()}
-		if err := c.writeRow(ctx, a.id); err != nil {
-			if ctx.Err() == nil {
-				c.ledger.addRefused()
-			}
-			c.disconnect()
-			continue
-		}
-		a.end = c.ledger.elapsed()
-		c.ledger.addAck(a)
-	}
-}
-
-// findPrimary returns the primary that this client can find.
-func (c *rowWriter) findPrimary() int {
-	if c.node == remote || !c.cluster.Network.IsCut(c.node) {
-		c.saw = c.ledger.labelledServer()
-	}
-	return c.saw
-}
-
-func (c *rowWriter) connectTo(t *testing.T, server int) {
-	t.Helper()
-	address := c.cluster.PodAddresses()[server]
-	if server == c.node {
-		address = c.cluster.Servers[server].Address
-	}
-	if c.db != nil && c.target == address {
-		return
-	}
-	c.disconnect()
-	c.db, c.target = openSession(t, address, mysqlpods.AppUser, mysqlpods.AppPassword), address
-}
-
-func (c *rowWriter) disconnect() {
-	if c.db != nil {
-		_ = c.db.Close() // The connection is no longer used, so an error has no effect.
-		c.db = nil
-	}
-}
-
-func (c *rowWriter) writeRow(ctx context.Context, id int64) error {
-	ctx, cancel := context.WithTimeout(ctx, writePatience)
-	defer cancel()
-	_, err := c.db.ExecContext(ctx, "insert into app.rows_of values (?, @@server_uuid)", id)
-	return err
-}
-
-// startWriters starts writers that run until ctx ends: as many remote ones as instances, and one on each node.
-func startWriters(ctx context.Context, t *testing.T, c *mysqlpods.PodCluster, l *ackLedger) (wait func()) {
-	t.Helper()
-	var all sync.WaitGroup
-	all.Go(func() { l.followPrimary(ctx, t, c) })
-	for i := range c.Servers {
-		for _, one := range []*rowWriter{{number: 2*i + 1, node: remote}, {number: 2*i + 2, node: i}} {
-			one.cluster, one.ledger, one.saw = c, l, -1
-			all.Go(func() { one.writeUntil(ctx, t) })
-		}
-	}
-	return all.Wait
-}
-
-// lateNews is the maximum delay from a promotion to its observation.
-const lateNews = time.Second
-
-// acknowledgement is a row whose commit was acknowledged to a client. Times are relative to the beginning of the
-// run.
-type acknowledgement struct {
-	id         int64
-	server     int
-	begin, end time.Duration
-}
-
-type promotion struct {
-	at     time.Duration
-	server int
-}
-
-// ackLedger records the acknowledgements that clients received, and the promotions.
-type ackLedger struct {
-	began time.Time
-
-	mu         sync.Mutex
-	acks       []acknowledgement
-	promotions []promotion
-	refused    int
-	label      int
-}
-
-func newLedger() *ackLedger { return &ackLedger{began: time.Now(), label: -1} }
-
-func (l *ackLedger) elapsed() time.Duration { return time.Since(l.began) }
-
-func (l *ackLedger) addAck(a acknowledgement) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.acks = append(l.acks, a)
-}
-
-func (l *ackLedger) addRefused() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.refused++
-}
-
-func (l *ackLedger) notePrimary(primary, label int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.label = label
-	if n := len(l.promotions); n == 0 || l.promotions[n-1].server != primary {
-		l.promotions = append(l.promotions, promotion{at: l.elapsed(), server: primary})
-	}
-}
-
-func (l *ackLedger) labelledServer() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.label
-}
-
-// dualMoments counts the moments at which two writable primaries acknowledged commits. Such a moment is an
-// acknowledgement by a server that is not the primary of the status. The acknowledged statement began after the primary
-// of the status had acknowledged its first commit as the primary. The acknowledgement does not count if its server
-// becomes the primary within lateNews. All such acknowledgements of one server under the same primary are one moment. A
-// moment counts whether or not a row is lost.
-func dualMoments(acks []acknowledgement, promotions []promotion) int {
-	type moment struct{ reign, server int }
-	firstAck := map[int]time.Duration{} // By promotion, the time of the primary's first acknowledgement.
-	reigns := make([]int, len(acks))
-	for i, a := range acks {
-		r, _ := slices.BinarySearchFunc(promotions, a.begin, func(p promotion, at time.Duration) int { return cmp.Or(cmp.Compare(p.at, at), -1) })
-		reigns[i] = r - 1
-		if r == 0 || promotions[r-1].server != a.server {
-			continue
-		}
-		if first, found := firstAck[r-1]; !found || a.end < first {
-			firstAck[r-1] = a.end
-		}
-	}
-	moments := map[moment]bool{}
-	for i, a := range acks {
-		r := reigns[i]
-		if r < 0 || promotions[r].server == a.server {
-			continue
-		}
-		first, served := firstAck[r]
-		soon := slices.ContainsFunc(promotions[r+1:], func(p promotion) bool { return p.server == a.server && p.at <= a.end+lateNews })
-		if served && a.begin > first && !soon {
-			moments[moment{r, a.server}] = true
-		}
-	}
-	return len(moments)
-}
-
-func TestDualMoments(t *testing.T) {
-	reigns := []promotion{{0, 0}, {10 * time.Second, 1}, {20 * time.Second, 0}}
-	at := func(server int, begin time.Duration) acknowledgement {
-		return acknowledgement{server: server, begin: begin, end: begin + 10*time.Millisecond}
-	}
-	second := time.Second
-	for name, c := range map[string]struct {
-		acks []acknowledgement
-		want int
-	}{
-		"acknowledgements of consecutive primaries do not count":                                 {[]acknowledgement{at(0, second), at(1, 11*second), at(0, 21*second)}, 0},
-		"an old primary that acknowledges before the new one does not count":                     {[]acknowledgement{at(0, second), at(0, 11*second), at(1, 12*second)}, 0},
-		"an old primary that acknowledges after the new one counts as one dual-writable moment":  {[]acknowledgement{at(0, second), at(1, 11*second), at(0, 12*second), at(1, 13*second)}, 1},
-		"many acknowledgements of one old primary count as one dual-writable moment":             {[]acknowledgement{at(1, 11*second), at(0, 12*second), at(0, 13*second)}, 1},
-		"a third server that acknowledges counts as another dual-writable moment":                {[]acknowledgement{at(1, 11*second), at(0, 12*second), at(2, 13*second)}, 2},
-		"an acknowledgement shortly before an observed promotion does not count":                 {[]acknowledgement{at(0, 9*second), at(1, 9500*time.Millisecond)}, 0},
-		"statements that overlap a switchover do not count":                                      {[]acknowledgement{{server: 0, begin: 10500 * time.Millisecond, end: 12 * second}, at(1, 11*second)}, 0},
-		"no acknowledgements: no dual-writable moment":                                           {nil, 0},
-		"old primaries that acknowledge after two promotions count as two dual-writable moments": {[]acknowledgement{at(1, 11*second), at(0, 12*second), at(0, 21*second), at(1, 22*second)}, 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := dualMoments(c.acks, reigns); got != c.want {
-				t.Errorf("expected %d moments, found %d", c.want, got)
-			}
-		})
 	}
 }

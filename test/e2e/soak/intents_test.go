@@ -107,6 +107,18 @@ func (l *intentLog) age(object, value string, at time.Time) (age time.Duration, 
 	return at.Sub(since), true
 }
 
+// lastSent returns when a value was last requested before a time, by a request that was not refused.
+func (l *intentLog) lastSent(object, value string, before time.Time) (last time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, i := range l.of[object] {
+		if i.value == value && i.outcome != refused && !i.sent.After(before) {
+			last = i.sent
+		}
+	}
+	return last
+}
+
 // count returns the number of acknowledged intents of an object.
 func (l *intentLog) count(object string) int {
 	l.mu.Lock()

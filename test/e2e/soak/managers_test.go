@@ -31,7 +31,8 @@ type deployment struct {
 func listDeployments() []deployment {
 	all := []deployment{
 		{"switches", "slumber,workloads,adapters", ""},
-		{"apps", "clustering,provisioning,backup,restart,spaces,deployments,routes,tasks,lrp", ""},
+		{"databases", "clustering", ""},
+		{"apps", "restart,spaces,deployments,routes,tasks,lrp", ""},
 	}
 	for _, namespace := range listFleets() {
 		all = append(all, deployment{"clusters of " + namespace, "hibernation,sync,machinepools", namespace})
@@ -71,9 +72,14 @@ func (w *world) startReplicas(t *testing.T) []*replica {
 		}
 	}
 	for _, r := range all {
-		testenv.Eventually(t, "the managers are ready", func() error { return testenv.ErrorIf(!r.isReady(t.Context()), "not yet") })
+		r.waitUntilReady(t)
 	}
 	return all
+}
+
+func (r *replica) waitUntilReady(t *testing.T) {
+	t.Helper()
+	testenv.Eventually(t, "a manager of "+r.name+" is ready", func() error { return testenv.ErrorIf(!r.isReady(t.Context()), "not yet") })
 }
 
 // start starts the manager, or starts it again.

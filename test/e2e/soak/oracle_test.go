@@ -54,6 +54,18 @@ type verdicts struct {
 	LostIntents int `json:"lost_intents"`
 	// RestSeconds are the times from the end of the last fault of each round until all objects were at rest.
 	RestSeconds []float64 `json:"rest_seconds"`
+	// Acts counts the statements of the managers that change servers of databases, and WrongActs those while clustering
+	// was stopped.
+	Acts      int `json:"acts"`
+	WrongActs int `json:"wrong_acts"`
+	// LostRows counts acknowledged rows that an instance does not have, and DualMoments the moments at which two
+	// primaries acknowledged rows.
+	AcknowledgedRows int `json:"acknowledged_rows"`
+	LostRows         int `json:"lost_rows"`
+	DualMoments      int `json:"dual_moments"`
+	Promotions       int `json:"promotions"`
+	// UnequalDatabases counts databases whose instances have different rows.
+	UnequalDatabases int `json:"unequal_databases"`
 	// Secrets counts outputs that contain a secret.
 	Secrets int `json:"secrets"`
 
@@ -67,7 +79,8 @@ func (v *verdicts) note(format string, args ...any) {
 
 // isClean reports whether the oracle has found no defect.
 func (v *verdicts) isClean() bool {
-	return v.WrongOrders == 0 && v.LieSeconds == 0 && v.LostIntents == 0 && v.Secrets == 0
+	sum := v.WrongOrders + v.WrongActs + v.LostIntents + v.LostRows + v.DualMoments + v.UnequalDatabases + v.Secrets
+	return sum == 0 && v.LieSeconds == 0
 }
 
 // judgeOrder judges an order that arrives at the cloud. states are the states of the machines before the order.
@@ -207,7 +220,7 @@ func (w *world) watchStatuses(ctx context.Context, t *testing.T) {
 		var clusters hivev1.ClusterDeploymentList
 		var apps korifiv1alpha1.CFAppList
 		var pods corev1.PodList
-		if err := errors.Join(w.Client.List(ctx, &clusters), w.Client.List(ctx, &apps), w.Client.List(ctx, &pods)); err != nil {
+		if err := errors.Join(w.Client.List(ctx, &clusters), w.Client.List(ctx, &apps), w.Client.List(ctx, &pods), w.observeStops(ctx)); err != nil {
 			continue // The next poll counts the time.
 		}
 		states := map[string][]string{}

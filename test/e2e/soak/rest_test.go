@@ -16,6 +16,7 @@ import (
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
@@ -32,14 +33,15 @@ func (w *world) listUnrested(ctx context.Context, instances []testenv.CloudInsta
 	var clusters hivev1.ClusterDeploymentList
 	var deployments appsv1.DeploymentList
 	var apps korifiv1alpha1.CFAppList
+	var databases mocov1beta2.MySQLClusterList
 	var pods corev1.PodList
-	for _, list := range []client.ObjectList{&clusters, &deployments, &apps, &pods} {
+	for _, list := range []client.ObjectList{&clusters, &deployments, &apps, &databases, &pods} {
 		if err := w.Client.List(ctx, list); err != nil {
 			return nil, fmt.Errorf("list: %w", err)
 		}
 	}
 	deployments.Items = slices.DeleteFunc(deployments.Items, func(d appsv1.Deployment) bool { return d.Spec.Template.Labels["web"] == "" })
-	if found := []int{len(clusters.Items), len(deployments.Items), len(apps.Items)}; !slices.Equal(found, []int{w.sizes.clusters, w.sizes.deployments, w.sizes.apps}) {
+	if found := []int{len(clusters.Items), len(deployments.Items), len(apps.Items), len(databases.Items)}; !slices.Equal(found, []int{w.sizes.clusters, w.sizes.deployments, w.sizes.apps, w.sizes.databases}) {
 		return nil, fmt.Errorf("expected %+v, found %v", w.sizes, found)
 	}
 	var all []string
@@ -76,6 +78,12 @@ func (w *world) listUnrested(ctx context.Context, instances []testenv.CloudInsta
 		if revisions := w.intents.countRevisions(app.Name); !slices.Contains(revisions, revision) {
 			all = append(all, fmt.Sprintf("%s should have one of the revisions %v: %s", app.Name, revisions, revision))
 		}
+	}
+	for i := range databases.Items {
+		c := &databases.Items[i]
+		check(c.Name, fmt.Sprintf("clustering is stopped: %t, healthy: %t", isStopped(c), isHealthy(c)), map[string]bool{
+			stopped: isStopped(c), started: !isStopped(c) && isHealthy(c),
+		})
 	}
 	return all, nil
 }

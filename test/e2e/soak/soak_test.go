@@ -68,13 +68,25 @@ func TestSoak(t *testing.T) {
 		testenv.ExpectNoError(t, err)
 	}
 	t.Logf("seed %d (TORPOR_SEED), for %s", seed, long)
-	w := newWorld(t, sizes{clusters: readSize(t, "TORPOR_SOAK_CLUSTERS", 60), deployments: readSize(t, "TORPOR_SOAK_DEPLOYMENTS", 30), apps: readSize(t, "TORPOR_SOAK_APPS", 40), scheduled: 6})
+	withServers := readSize(t, "TORPOR_SOAK_REAL_DATABASES", countRealDatabases())
+	w := newWorld(t, sizes{
+		clusters: readSize(t, "TORPOR_SOAK_CLUSTERS", 60), deployments: readSize(t, "TORPOR_SOAK_DEPLOYMENTS", 30), apps: readSize(t, "TORPOR_SOAK_APPS", 40),
+		databases: max(withServers, readSize(t, "TORPOR_SOAK_DATABASES", 6)), realDatabases: withServers, scheduled: 6,
+	})
 	s := &soak{world: w, users: &users{world: w}, faults: map[string]int{}}
 	s.replicas = w.startReplicas(t)
 	w.startService(t, s.replicas)
 	w.createObjects(t)
 	s.awaitRest(t)
+	writing, stopWriting := context.WithCancel(t.Context())
+	defer stopWriting()
+	written := w.startWriters(writing, t)
 	s.run(t, seed, long)
+	stopWriting()
+	written()
+	s.users.startAllDatabases(t.Context(), t)
+	s.awaitRest(t)
+	w.judgeDatabases(t)
 	var outputs []string
 	for _, r := range s.replicas {
 		outputs = append(outputs, r.listOutputs()...)
@@ -99,8 +111,9 @@ type soak struct {
 	*world
 	users    *users
 	replicas []*replica
-	// managerDeck and cloudDeck contain the next kinds of faults, and faults counts the past ones.
+	// managerDeck, cloudDeck and serverDeck contain the next kinds of faults, and faults counts the past ones.
 	managerDeck, cloudDeck []faultKind
+	serverDeck             []serverFault
 	faults                 map[string]int
 	// ended counts the managers that ended by themselves.
 	ended atomic.Int64
@@ -117,7 +130,11 @@ func (s *soak) run(t *testing.T, seed uint64, long time.Duration) {
 	defer stop()
 	beside.Go(func() { s.watchStatuses(ctx, t) })
 	beside.Go(func() { s.restartEnded(ctx, t) })
-	for i, act := range []func(context.Context, *testing.T, *rand.Rand){s.users.changeCluster, s.users.changeDeployment, s.users.changeApp} {
+	acts := []func(context.Context, *testing.T, *rand.Rand){s.users.changeCluster, s.users.changeDeployment, s.users.changeApp}
+	if s.sizes.databases > 0 {
+		acts = append(acts, s.users.changeDatabase)
+	}
+	for i, act := range acts {
 		beside.Go(func() { s.users.run(ctx, t, rand.New(rand.NewPCG(seed, uint64(i+1))), act) })
 	}
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -185,6 +202,7 @@ type faultKind struct {
 }
 
 func (s *soak) listManagerFaults() []faultKind {
+	noRepair := func(*testing.T, *replica) {}
 	start := func(t *testing.T, r *replica) { t.Helper(); s.start(t, r) }
 	kill := func(t *testing.T, r *replica) { t.Helper(); r.stop(t, true) }
 	freeze := func(t *testing.T, r *replica) { t.Helper(); r.freeze(t) }
@@ -203,6 +221,7 @@ func (s *soak) listManagerFaults() []faultKind {
 		{"kill -9 of a manager", kill, start},
 		{"kill -9 of both managers of a Deployment", both(kill), both(start)},
 		{"restart of a manager", func(t *testing.T, r *replica) { t.Helper(); r.stop(t, false) }, start},
+		{"rolling update of a Deployment", both(func(t *testing.T, r *replica) { t.Helper(); r.stop(t, false); s.start(t, r); r.waitUntilReady(t) }), noRepair},
 		{"freeze of a manager", freeze, thaw},
 		{"freeze of both managers of a Deployment", both(freeze), both(thaw)},
 		{"cut between a manager and the API server", func(_ *testing.T, r *replica) { r.link.setCut(true) }, func(_ *testing.T, r *replica) { r.link.setCut(false) }},
@@ -226,7 +245,7 @@ func (s *soak) listCloudFaults() []faultKind {
 }
 
 // draw returns the next kind of a shuffled deck. Each kind occurs once before any kind occurs again.
-func draw(random *rand.Rand, deck *[]faultKind, list func() []faultKind) faultKind {
+func draw[K any](random *rand.Rand, deck *[]K, list func() []K) K {
 	if len(*deck) == 0 {
 		*deck = list()
 		random.Shuffle(len(*deck), func(i, j int) { (*deck)[i], (*deck)[j] = (*deck)[j], (*deck)[i] })
@@ -236,7 +255,8 @@ func draw(random *rand.Rand, deck *[]faultKind, list func() []faultKind) faultKi
 	return kind
 }
 
-// strike injects a fault of the managers, and often one of the cloud, and repairs both after a random time.
+// strike injects a fault of the managers, and often one of the cloud and one of a database's server, and repairs them
+// after a random time.
 func (s *soak) strike(t *testing.T, random *rand.Rand) {
 	t.Helper()
 	r := s.replicas[random.IntN(len(s.replicas))]
@@ -245,14 +265,24 @@ func (s *soak) strike(t *testing.T, random *rand.Rand) {
 		kinds = append(kinds, draw(random, &s.cloudDeck, s.listCloudFaults))
 	}
 	for _, kind := range kinds {
-		s.faults[kind.name]++
-		t.Logf("%s: %s (%s)", time.Now().Format(time.TimeOnly), kind.name, r.name)
+		s.noteFault(t, kind.name, r.name)
 		kind.strike(t, r)
+	}
+	healServer := func() {}
+	if len(s.databases) > 0 && random.IntN(2) == 0 {
+		healServer = s.strikeServer(t, random)
 	}
 	pause(t.Context(), random, longestFault)
 	for _, kind := range kinds {
 		kind.heal(t, r)
 	}
+	healServer()
+}
+
+func (s *soak) noteFault(t *testing.T, kind, of string) {
+	t.Helper()
+	s.faults[kind]++
+	t.Logf("%s: %s (%s)", time.Now().Format(time.TimeOnly), kind, of)
 }
 
 // save writes the result and the logs of the managers, and fails the test if the oracle has found a defect.
@@ -265,13 +295,13 @@ func (s *soak) save(t *testing.T, seed uint64, long time.Duration, outputs []str
 	s.found.mu.Lock()
 	defer s.found.mu.Unlock()
 	testenv.SaveFigures(t, "soak.json", soakResult{
-		verdicts: s.found, Seed: seed, Seconds: long.Seconds(), Objects: s.sizes.clusters + s.sizes.deployments + s.sizes.apps, Intents: intents, Faults: s.faults, Ended: s.ended.Load(),
+		verdicts: s.found, Seed: seed, Seconds: long.Seconds(), Objects: s.sizes.count(), Intents: intents, Faults: s.faults, Ended: s.ended.Load(),
 	})
 	for _, finding := range s.found.findings {
 		t.Log(finding)
 	}
 	if !s.found.isClean() {
-		t.Errorf("expected no wrong order, lie, lost intent or secret; seed %d", seed)
+		t.Errorf("expected no wrong order, wrong act, lie, lost intent, lost row or secret; seed %d", seed)
 	}
 	if intents == 0 || len(s.faults) == 0 || s.found.Orders == 0 {
 		t.Error("expected intents, faults and orders; the run proves nothing")

@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +30,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	testenv "github.com/torpor-dev/torpor/test/env"
+	"github.com/torpor-dev/torpor/test/env/mysqld"
 )
 
 const (
@@ -48,10 +50,12 @@ func listFleets() []string { return []string{"fleet-a", "fleet-b"} }
 
 func fleetOf(index int) string { return listFleets()[index%len(listFleets())] }
 
-// sizes is the number of objects of each kind.
-type sizes struct{ clusters, deployments, apps, scheduled int }
+// sizes is the number of objects of each kind. Of the databases, the first ones have real servers.
+type sizes struct{ clusters, deployments, apps, databases, realDatabases, scheduled int }
 
-// world is a hub with clusters, apps and Deployments, their cloud, and what users have requested.
+func (n sizes) count() int { return n.clusters + n.deployments + n.apps + n.databases }
+
+// world is a hub with clusters, apps, databases and Deployments, their cloud, and what users have requested.
 type world struct {
 	*testenv.Environment
 	cloud   *testenv.CloudServer
@@ -60,6 +64,8 @@ type world struct {
 	sizes   sizes
 	intents *intentLog
 	found   *verdicts
+	// databases are those with real servers.
+	databases []*database
 	// webhook is the address at which the API server calls the admission webhooks.
 	webhook string
 }
@@ -98,6 +104,7 @@ func (w *world) createObjects(t *testing.T) {
 	for i := range w.sizes.deployments {
 		w.createDeployment(t, types.NamespacedName{Namespace: fleetOf(i), Name: fmt.Sprintf("web-%d", i)}, w.isScheduled(i))
 	}
+	w.createDatabases(t)
 	w.WaitForAppAdmission(t, fleetOf(0), korifiv1alpha1.FirstRevision)
 	for i := range w.sizes.apps {
 		w.createApp(t, types.NamespacedName{Namespace: fleetOf(i), Name: fmt.Sprintf("app-%d", i)})
@@ -305,8 +312,9 @@ func (w *world) countSecrets(t *testing.T, outputs ...string) (count int) {
 		testenv.ExpectNoError(t, err)
 		outputs = append(outputs, string(text))
 	}
+	secrets := []string{targetToken, testenv.SecretKey, mysqld.AdminPassword + "\"", mysqld.ReplicationPassword + "\""}
 	for _, text := range outputs {
-		if strings.Contains(text, targetToken) || strings.Contains(text, testenv.SecretKey) {
+		if slices.ContainsFunc(secrets, func(s string) bool { return strings.Contains(text, s) }) {
 			count++
 		}
 	}

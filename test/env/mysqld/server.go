@@ -160,6 +160,16 @@ func (s *Server) FreeVolume(t testing.TB) {
 
 func (s *Server) fillerPath() string { return filepath.Join(s.dir, "filler") }
 
+// LogPath returns the path of the general log, if the server has the settings GeneralLogSettings.
+func (s *Server) LogPath() string { return filepath.Join(s.dir, generalLog) }
+
+const generalLog = "general.log"
+
+// GeneralLogSettings returns the settings of a server that logs all statements.
+func GeneralLogSettings() []string {
+	return []string{"general_log=ON", "general_log_file=../" + generalLog}
+}
+
 func (s *Server) dataDir() string { return filepath.Join(s.dir, "data") }
 
 func (s *Server) copyTemplate(t testing.TB) {
@@ -332,8 +342,8 @@ func (s *Server) stopRestarting() *testenv.Process {
 
 // launchProcess starts the server, and restarts it when the server requests this. The caller holds the lock.
 func (s *Server) launchProcess(t testing.TB) {
-	line := s.installation.serverCommand("--defaults-file=" + filepath.Join(s.dir, "my.cnf"))
-	p := testenv.StartProcess(t, line[0], line[1:], []string{"MYSQLD_PARENT_PID=" + strconv.Itoa(os.Getpid())})
+	line, changes := s.installation.replaceHosts(s.installation.serverCommand("--defaults-file=" + filepath.Join(s.dir, "my.cnf")))
+	p := testenv.StartProcess(t, line[0], line[1:], []string{"MYSQLD_PARENT_PID=" + strconv.Itoa(os.Getpid())}, changes...)
 	s.process = p
 	t.Cleanup(func() { p.KillAtOnce(t) }) // A graceful shutdown takes a second and only saves data that no test reads.
 	go func() {
@@ -429,6 +439,8 @@ type Installation struct {
 	Settings []string
 	// VolumeMegabytes is the size of the volume of each server that is created later; 0 means no separate volume.
 	VolumeMegabytes int
+	// HostsFile is the file that servers read instead of /etc/hosts, which requires root; empty means /etc/hosts.
+	HostsFile string
 }
 
 // NewInstallation initialises a data directory and runs the statements in it, outside the binary log. It skips the
@@ -506,6 +518,16 @@ func (b *Installation) serverCommand(args ...string) []string {
 		line = append(line, "--user=root")
 	}
 	return line
+}
+
+// replaceHosts makes a command read HostsFile instead of /etc/hosts, in a mount namespace of its own.
+func (b *Installation) replaceHosts(line []string) ([]string, []func(*exec.Cmd)) {
+	if b.HostsFile == "" {
+		return line, nil
+	}
+	const mount = `mount --bind "$0" /etc/hosts && exec "$@"`
+	unshare := func(c *exec.Cmd) { c.SysProcAttr.Unshareflags = syscall.CLONE_NEWNS }
+	return append([]string{"/bin/sh", "-c", mount, b.HostsFile}, line...), []func(*exec.Cmd){unshare}
 }
 
 func (b *Installation) runServer(t testing.TB, args ...string) {

@@ -13,6 +13,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,8 +67,12 @@ type PodCluster struct {
 	pods []*corev1.Pod
 }
 
-// ClusterOptions define which faults a cluster supports.
+// ClusterOptions define the name of a cluster, and which faults it supports.
 type ClusterOptions struct {
+	// Name is the cluster's name in an existing namespace; empty means "test" in a new namespace.
+	Name types.NamespacedName
+	// ResolvesNames makes the servers resolve the host names of the Pods, which requires root.
+	ResolvesNames bool
 	// IsLinked routes the Pods' addresses through links that can be cut.
 	IsLinked bool
 	// VolumeMegabytes is the size of the instances' volumes; 0 means no separate volume.
@@ -83,13 +88,23 @@ type ClusterOptions struct {
 // StartCluster starts independent servers, and creates the Secret and the Pods of the first size servers.
 func StartCluster(t testing.TB, hub *testenv.Environment, size int, options ClusterOptions) *PodCluster {
 	t.Helper()
-	c := &PodCluster{Env: hub, Name: types.NamespacedName{Namespace: hub.CreateNamespace(t), Name: "test"}, pods: make([]*corev1.Pod, size+options.LaterPods)}
+	c := &PodCluster{Env: hub, Name: options.Name, pods: make([]*corev1.Pod, size+options.LaterPods)}
+	if c.Name.Name == "" {
+		c.Name = types.NamespacedName{Namespace: hub.CreateNamespace(t), Name: "test"}
+	}
 	bed := mysqld.NewInstallation(t, mysqld.ProductUsers()+users, fmt.Sprintf("*.moco-%s.%s.svc", c.Name.Name, c.Name.Namespace))
 	bed.VolumeMegabytes, bed.TakesOverCopies, bed.Settings = options.VolumeMegabytes, options.TakesOverCopies, options.Settings
+	if options.ResolvesNames {
+		bed.HostsFile = filepath.Join(t.TempDir(), "hosts")
+		testenv.ExpectNoError(t, os.WriteFile(bed.HostsFile, nil, 0o600))
+	}
 	c.Installation = bed
 	c.Servers = bed.StartServers(t, len(c.pods))
 	if options.IsLinked {
 		c.Network = newNetwork(t, c.Servers)
+	}
+	if options.ResolvesNames {
+		testenv.ExpectNoError(t, os.WriteFile(bed.HostsFile, []byte(c.listHosts()), 0o600))
 	}
 	c.createIfAbsent(t, BuildPasswordSecret(c.Name))
 	c.createIfAbsent(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.Name.Namespace, Name: c.tlsSecretName()}, Data: bed.Certificates})
@@ -100,6 +115,16 @@ func StartCluster(t testing.TB, hub *testenv.Environment, size int, options Clus
 		c.startProbe(t, i)
 	}
 	return c
+}
+
+// listHosts returns the host names of the Pods with their addresses, in the format of /etc/hosts.
+func (c *PodCluster) listHosts() string {
+	cluster := &mocov1beta2.MySQLCluster{ObjectMeta: metav1.ObjectMeta{Namespace: c.Name.Namespace, Name: c.Name.Name}}
+	var text strings.Builder
+	for i, address := range c.PodAddresses() {
+		fmt.Fprintln(&text, address, cluster.InstanceHost(i))
+	}
+	return text.String()
 }
 
 func (c *PodCluster) tlsSecretName() string { return "moco-" + c.Name.Name + "-tls" }
@@ -233,6 +258,7 @@ func BuildPod(cluster types.NamespacedName, i int) *corev1.Pod {
 		Spec: corev1.PodSpec{
 			Containers:         []corev1.Container{{Name: mocov1beta2.MysqldContainer, Image: "mysql"}},
 			ServiceAccountName: "default", AutomountServiceAccountToken: new(false),
+			SchedulerName: "none", // No kubelet runs the Pod.
 		},
 	}
 }
