@@ -126,15 +126,18 @@ func (s *Server) WatchConnection(ctx context.Context) error {
 const watchStatement = "do sleep(86400)"
 
 // openSpares opens all connections that may be needed. A GRANT that waits for a replica blocks all logins, including
-// those of replicas, so only existing sessions can resolve the wait.
+// those of replicas, so only existing sessions can resolve the wait. It waits for no connection that is in use: the
+// statement there may end only after another statement, which needs one of the spares, has killed it.
 func (s *Server) openSpares(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, pingInterval)
 	defer cancel()
 	var spares []*sql.Conn
-	for range maxConnections {
-		if conn, err := s.db.Conn(ctx); err == nil {
-			spares = append(spares, conn)
+	for s.db.Stats().OpenConnections < maxConnections {
+		conn, err := s.db.Conn(ctx)
+		if err != nil {
+			break
 		}
+		spares = append(spares, conn)
 	}
 	for _, conn := range spares {
 		_ = conn.Close() // The connection returns to the pool.

@@ -158,6 +158,19 @@ func TestSetReadOnlyCancelsItsStatement(t *testing.T) {
 	}
 }
 
+// TestSparesWaitForNoConnection opens the spare connections while a statement uses one. If the spares waited for this
+// connection, the statement that kills it would wait for a spare.
+func TestSparesWaitForNoConnection(t *testing.T) {
+	s := openServer(t, mysqld.NewInstallation(t, mysqld.ProductUsers()).StartServer(t))
+	busy, err := s.db.Conn(t.Context())
+	failOnError(t, err)
+	defer func() { _ = busy.Close() }() // The connection returns to the pool.
+	s.openSpares(t.Context())
+	if found := s.db.Stats(); found.OpenConnections != maxConnections || found.WaitCount > 0 {
+		t.Errorf("expected %d open connections and no wait for one, found %d and %d", maxConnections, found.OpenConnections, found.WaitCount)
+	}
+}
+
 // TestWaitingGrantDoesNotBlockTheManager covers a GRANT that waits for a replica and holds locks that block every
 // login, while clients with existing sessions run many statements.
 func TestWaitingGrantDoesNotBlockTheManager(t *testing.T) {
