@@ -168,7 +168,14 @@ func sqlThreadStopped(i *instanceFacts) bool {
 	// During a stop, the stopped SQL thread of a replica is started only if the replica has to apply its relay log
 	// before it can follow the primary.
 	matters := !i.cluster.StopAsked || i.HasWrongSource && i.HasUnappliedRelayLog
-	return i.MayActNow && i.MayFollow && canStartSQLThread(i) && matters
+	return i.MayActNow && i.MayFollow && canStartSQLThread(i) && matters && !wasJustStoppedByHand(i)
+}
+
+// wasJustStoppedByHand reports whether only the SQL thread of a replica was stopped, without an error, a short time ago.
+// An administrator does this to change the channel with the next statement. A server that restarts stops both threads.
+func wasJustStoppedByHand(i *instanceFacts) bool {
+	isByHand := i.Channel.IO == Running && i.Channel.SQL == Stopped && i.Channel.SQLErrno == 0 && !i.HasWrongSource
+	return isByHand && !hasLasted(i.Past.NotReplicatingSince, manualStopGrace, i.cluster.Now)
 }
 
 // needsReplicaConfiguration reports whether an instance does not follow the primary as a replica should, and can be

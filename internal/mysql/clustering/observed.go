@@ -299,6 +299,8 @@ const (
 	// stallTimeout limits how long a server may commit or receive nothing although transactions wait. connectTimeout
 	// limits how long a replica may take to connect.
 	stallTimeout, connectTimeout = 10 * time.Second, 5 * time.Second
+	// manualStopGrace is how long the SQL thread of a replica stays stopped that an administrator has stopped.
+	manualStopGrace = 5 * time.Second
 	// actionBackoff is the time without actions on an instance after an action that failed or had no effect.
 	actionBackoff = 2 * time.Second
 	// refusalBackoff is the time until the next attempt after a source has refused a replica repeatedly, or after a

@@ -307,9 +307,9 @@ func hashInputs(in BuildInput) (string, error) {
 	return fmt.Sprintf("%016x", sum.Sum64()), nil
 }
 
-// buildVolumeClaims builds claim templates. The claims are deleted with the cluster, not with the StatefulSet. A
-// StatefulSet's claim templates are immutable, and MOCO creates them without labels. For a StatefulSet that MOCO
-// created, the labels are omitted; nothing depends on them.
+// buildVolumeClaims builds claim templates. The claims are deleted with the cluster, not with the StatefulSet. They have
+// the labels of spec.volumeClaimTemplates; the StatefulSet controller adds those of its selector to each claim. A
+// StatefulSet's claim templates are immutable, so templates that an older version of Torpor labelled keep their labels.
 func buildVolumeClaims(in BuildInput) ([]any, error) {
 	var list []any
 	c := in.Cluster
@@ -322,7 +322,7 @@ func buildVolumeClaims(in BuildInput) ([]any, error) {
 			"apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": spec,
 		}}
 		claim.SetName(t.Name)
-		if !isClaimUnlabelled(in.StatefulSet, t.Name) {
+		if isClaimLabelled(in.StatefulSet, t.Name) {
 			claim.SetLabels(SelectorLabels(c))
 		}
 		claim.SetOwnerReferences([]metav1.OwnerReference{OwnerReference(c)})
@@ -341,9 +341,9 @@ func volumeRequest(c *mocov1beta2.MySQLCluster) int64 {
 	return 0
 }
 
-func isClaimUnlabelled(set *appsv1.StatefulSet, name string) bool {
+func isClaimLabelled(set *appsv1.StatefulSet, name string) bool {
 	return set != nil && slices.ContainsFunc(set.Spec.VolumeClaimTemplates, func(claim corev1.PersistentVolumeClaim) bool {
-		return claim.Name == name && claim.Labels[mocov1beta2.CreatedByLabel] == ""
+		return claim.Name == name && claim.Labels[mocov1beta2.CreatedByLabel] != ""
 	})
 }
 

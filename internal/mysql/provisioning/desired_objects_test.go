@@ -21,6 +21,9 @@ import (
 
 	driver "github.com/go-sql-driver/mysql"
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
@@ -127,6 +130,30 @@ func TestBuildObjects(t *testing.T) {
 				b.WriteString("---\n" + strings.ReplaceAll(string(data), w.ConfigMapName, "CONFIG"))
 			}
 			compareGolden(t, name, b.String())
+		})
+	}
+}
+
+// TestLabelledClaimTemplatesStayLabelled builds the StatefulSets of an older version of Torpor, which labelled its claim
+// templates, and of MOCO. Other claim templates would replace the StatefulSet.
+func TestLabelledClaimTemplatesStayLabelled(t *testing.T) {
+	for name, row := range map[string]struct{ live, want map[string]string }{
+		"no StatefulSet":                   {nil, map[string]string{}},
+		"a StatefulSet of MOCO":            {map[string]string{}, map[string]string{}},
+		"a StatefulSet of older Torpor":    {map[string]string{"app.kubernetes.io/created-by": "moco"}, SelectorLabels(parseCluster(t, minimalCluster))},
+		"a StatefulSet with its own label": {map[string]string{"team": "data"}, map[string]string{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := BuildInput{Cluster: parseCluster(t, minimalCluster)}
+			if row.live != nil {
+				in.StatefulSet = &appsv1.StatefulSet{}
+				in.StatefulSet.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "mysql-data", Labels: row.live}}}
+			}
+			claims, err := buildVolumeClaims(in)
+			testenv.ExpectNoError(t, err)
+			found, _, err := unstructured.NestedStringMap(claims[0].(map[string]any), "metadata", "labels")
+			testenv.ExpectNoError(t, err)
+			testenv.ExpectEqual(t, "labels", row.want, found)
 		})
 	}
 }

@@ -551,9 +551,7 @@ func TestPodOfPrimaryIsProtectedWhileReplicaLags(t *testing.T) {
 		})
 	}
 	delay := func(seconds int) {
-		testenv.Eventually(t, "the delay is set before the manager starts the thread again", func() error {
-			return e.runStatements(t, late, "root", "stop replica sql_thread", fmt.Sprintf("change replication source to source_delay = %d", seconds), "start replica")
-		})
+		e.mustRun(t, late, "root", "stop replica sql_thread", fmt.Sprintf("change replication source to source_delay = %d", seconds), "start replica")
 	}
 	e.annotatePod(t, 1, mocov1beta2.PreventDeleteAnnotation)
 	annotationIs(1, "") // A user cannot protect a Pod.

@@ -236,6 +236,7 @@ func (m *Metrics) showLook(name types.NamespacedName, seen *observation, plan cl
 	for i, s := range seen.Instances {
 		labels := []string{name.Name, name.Namespace, strconv.Itoa(i)}
 		m.cloning.WithLabelValues(labels...).Set(boolToFloat(s.Clone == clustering.Cloning))
+		_, _ = m.cloneCount.WithLabelValues(labels...), m.cloneFailures.WithLabelValues(labels...) // Increases are counted only in series that exist.
 		if i != seen.Primary && s.Channel.Present && s.Channel.Lag >= 0 {
 			m.delay.WithLabelValues(labels...).Set(s.Channel.Lag.Seconds())
 		}

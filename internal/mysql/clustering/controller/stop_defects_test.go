@@ -138,6 +138,7 @@ func TestGaugesOfStoppedClusterAreBackAfterRestart(t *testing.T) {
 	for name, want := range map[string]float64{
 		"moco_cluster_reconciliation_stopped": 1, "moco_cluster_available": 1, "moco_cluster_healthy": 1,
 		"moco_cluster_replicas": instances, "moco_cluster_ready_replicas": instances, "moco_cluster_errant_replicas": 0,
+		"moco_instance_clone_count": 0, "moco_instance_clone_failure_count": 0,
 	} {
 		if got := e.metricValue(t, name); got != want {
 			t.Errorf("%s: expected %v, found %v", name, want, got)
