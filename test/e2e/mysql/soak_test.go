@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -66,20 +65,7 @@ type soakResult struct {
 
 // TestSoak writes rows while faults occur, and then checks that every acknowledged row exists.
 func TestSoak(t *testing.T) {
-	if os.Getenv("TORPOR_SOAK") == "" {
-		t.Skip("TORPOR_SOAK is not set: expected the duration, such as 20m; run make soak-mysql")
-	}
-	long, err := time.ParseDuration(os.Getenv("TORPOR_SOAK"))
-	if err != nil {
-		t.Fatalf("TORPOR_SOAK: expected a duration such as 20m: %v", err)
-	}
-	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv("TORPOR_SEED"); text != "" {
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatalf("TORPOR_SEED: expected a number: %v", err)
-		}
-	}
-	t.Logf("seed %d (TORPOR_SEED), for %s", seed, long)
+	long, seed := testenv.ReadSoakOptions(t, "mysql")
 	steps := listScalings()
 	first, most := steps[0].size, slices.MaxFunc(steps, func(a, b scaling) int { return cmp.Compare(a.size, b.size) }).size
 	cluster, manager := startHealthyCluster(t, first, mysqlpods.ClusterOptions{IsLinked: true, VolumeMegabytes: soakVolume, LaterPods: most - first})

@@ -57,17 +57,7 @@ type soakResult struct {
 
 // TestSoak runs users and faults together, and expects that the oracle finds nothing.
 func TestSoak(t *testing.T) {
-	if os.Getenv("TORPOR_SOAK") == "" {
-		t.Skip("TORPOR_SOAK is not set: expected the duration, such as 20m; run make soak NAME=all")
-	}
-	long, err := time.ParseDuration(os.Getenv("TORPOR_SOAK"))
-	testenv.ExpectNoError(t, err)
-	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv("TORPOR_SEED"); text != "" {
-		seed, err = strconv.ParseUint(text, 10, 64)
-		testenv.ExpectNoError(t, err)
-	}
-	t.Logf("seed %d (TORPOR_SEED), for %s", seed, long)
+	long, seed := testenv.ReadSoakOptions(t, "all")
 	withServers := readSize(t, "TORPOR_SOAK_REAL_DATABASES", countRealDatabases())
 	w := newWorld(t, sizes{
 		clusters: readSize(t, "TORPOR_SOAK_CLUSTERS", 60), deployments: readSize(t, "TORPOR_SOAK_DEPLOYMENTS", 30), apps: readSize(t, "TORPOR_SOAK_APPS", 40),

@@ -54,20 +54,7 @@ func TestRandomSchemasAndSettings(t *testing.T) {
 
 // TestSoak runs rounds with new seeds until its time has elapsed.
 func TestSoak(t *testing.T) {
-	if os.Getenv("TORPOR_SOAK") == "" {
-		t.Skip("TORPOR_SOAK is not set: expected how long to soak, such as 20m; run make soak-backup")
-	}
-	long, err := time.ParseDuration(os.Getenv("TORPOR_SOAK"))
-	if err != nil {
-		t.Fatalf("TORPOR_SOAK: expected a duration such as 20m: %v", err)
-	}
-	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv("TORPOR_SEED"); text != "" {
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatalf("TORPOR_SEED: expected a number: %v", err)
-		}
-	}
-	t.Logf("seed %d (TORPOR_SEED), for %s", seed, long)
+	long, seed := testenv.ReadSoakOptions(t, "backup")
 	totals := &matrixTotals{Seed: seed, Counts: map[string]int{}}
 	for end := time.Now().Add(long); time.Now().Before(end); seed++ {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { runMatrixRound(t, seed, totals) })
