@@ -21,6 +21,20 @@ func CopyTransaction(from io.Reader, to *StatementSplitter, checksummed bool) er
 	})
 }
 
+// ListErrorCodes returns the error codes of the statements in a transaction that failed on the source.
+func ListErrorCodes(from io.Reader, checksummed bool) (codes []int, err error) {
+	err = eachEvent(from, checksummed, func(e BinlogEvent, has bool) error {
+		if e.EventType() != QueryEvent {
+			return nil
+		}
+		if code := e.ParseStatement(has).ErrorCode; code != 0 {
+			codes = append(codes, code)
+		}
+		return nil
+	})
+	return codes, err
+}
+
 // StatementSplitter splits statements that change many rows, and repeats the table descriptions. mysqlbinlog prints the
 // rows of a statement as a single text, which mysql and the server keep in memory and which max_allowed_packet limits.
 // A server applies rows one by one, so the result is the same. The splitter also removes NO_BACKSLASH_ESCAPES from the

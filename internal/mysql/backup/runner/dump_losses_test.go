@@ -3,7 +3,10 @@
 package runner_test
 
 import (
+	"errors"
 	"testing"
+
+	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/torpor-dev/torpor/internal/mysql/backup/runner"
 	testenv "github.com/torpor-dev/torpor/test/env"
@@ -107,4 +110,40 @@ func TestLargeStatementsOfTablesWithoutTransactions(t *testing.T) {
 	execStatements(t, source, "create schema after_the_point")
 	target := e.restoreTo(t, point)
 	testenv.ExpectEqual(t, "contents", want, readContents(t, target))
+}
+
+// TestStatementsThatFailedInPart covers statements that failed on the source after they had changed rows of a table
+// without transactions. The binary log contains them with their errors.
+func TestStatementsThatFailedInPart(t *testing.T) {
+	e := newTestEnv(t)
+	source := e.startPrimary(t)
+	e.startShipping(t, source.Address)
+	execStatements(t, source, "create table app.plain (id int primary key, n int) engine = myisam", "insert into app.plain values (1, 0), (3, 0)",
+		"create table app.watched (id int primary key) engine = myisam", "create definer = gone@nowhere trigger app.refused after insert on app.watched for each row set @a = 1")
+	_, err := e.runBackup(t.Context(), t, source.Address)
+	testenv.ExpectNoError(t, err)
+	session, err := connect(t, source, "moco-admin", adminPassword).Conn(t.Context())
+	testenv.ExpectNoError(t, err)
+	for _, statement := range []string{"use app", "set binlog_format = statement"} {
+		_, err := session.ExecContext(t.Context(), statement)
+		testenv.ExpectNoError(t, err)
+	}
+	for statement, code := range map[string]uint16{
+		"insert into plain values (2, 0), (3, 0), (4, 0)": 1062, "insert into watched values (1), (2)": 1449, "insert into app.plain values (5, 0), (1, 0)": 1062,
+	} {
+		_, err := session.ExecContext(t.Context(), statement)
+		if refused, isRefused := errors.AsType[*driver.MySQLError](err); !isRefused || refused.Number != code {
+			t.Fatalf("%s: expected error %d, found %v", statement, code, err)
+		}
+		execStatements(t, source, "insert into app.t (v) values ('between')")
+	}
+	want, plain, point := readContents(t, source), queryOne(t, source, "select group_concat(id order by id) from app.plain"), passPoint(t)
+	testenv.ExpectEqual(t, "rows of the source", "1,2,3,5", plain)
+	execStatements(t, source, "create schema after_the_point")
+	testenv.ExpectEqual(t, "contents", want, readContents(t, e.restoreTo(t, point)))
+	target := e.installation.StartServer(t)
+	o := e.restoreOptions(target.Address)
+	o.Schema, o.Point = "app", point
+	testenv.Eventually(t, "the point can be reached", func() error { return runner.RunRestore(t.Context(), o) })
+	testenv.ExpectEqual(t, "rows of one schema", plain, queryOne(t, target, "select group_concat(id order by id) from app.plain"))
 }

@@ -13,6 +13,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -217,8 +218,14 @@ type transactionFilter struct {
 	visit func(binlogparser.TransactionHead, string) bool
 	// schema, if set, copies only the part of a transaction that changes one schema. In this case visit is not called.
 	schema *binlogparser.SchemaFilter
-	// dumped is the set of transactions in the dump. If schema is set, they are skipped.
+	// dumped is the set of transactions to skip: those of the dump, and those that have been applied.
 	dumped gtid.Set
+	// findsFailed ends the copy with a partlyFailedError before a transaction that failed in part on the source, except
+	// for the transaction alone. If alone is set, the copy ends after this transaction.
+	findsFailed bool
+	alone       gtid.Set
+	// codes are the numbers of the errors after which mysql continues, when it applies the transaction alone.
+	codes []int
 	// seeTable, if set, is called with the name of each table before its rows are copied. canSplit is called with the
 	// table names of large statements.
 	seeTable    func(schema, table string)
@@ -248,17 +255,56 @@ func (f *transactionFilter) run() error {
 			}
 			continue
 		}
-		head, err := event.ParseTransactionHead()
-		if err != nil {
-			return err
-		}
-		if head.Committed.After(f.until) || !f.wanted.Contains(head.GTID) {
-			return nil
-		}
-		if err := f.passTransaction(event, head); err != nil {
+		if goesOn, err := f.passNext(event); err != nil || !goesOn {
 			return err
 		}
 	}
+}
+
+// passNext copies the transaction that begins with an event, and reports whether the next one may be wanted, too.
+func (f *transactionFilter) passNext(first binlogparser.BinlogEvent) (goesOn bool, err error) {
+	head, err := first.ParseTransactionHead()
+	if err != nil || head.Committed.After(f.until) || !f.wanted.Contains(head.GTID) {
+		return false, err
+	}
+	rest, err := f.readRest(first, head)
+	if err != nil {
+		return false, err
+	}
+	isLast := !f.alone.IsEmpty() && f.alone.Contains(head.GTID)
+	return !isLast, f.passTransaction(first, head, rest)
+}
+
+// partlyFailedError reports a transaction with statements that failed on the source after they had changed a table
+// without transactions. The binary log contains such a statement with its error code, if binlog_format was not ROW.
+type partlyFailedError struct {
+	gtid  gtid.Set
+	codes []int
+}
+
+func (f *partlyFailedError) Error() string {
+	return fmt.Sprintf("transaction %s contains statements that failed on the source with the errors %v", f.gtid, f.codes)
+}
+
+// maxInspected is the size in bytes of a transaction up to which its statements are inspected before it is copied.
+const maxInspected = 4 << 20
+
+// readRest returns the events of a transaction after the first one. It returns a partlyFailedError if the transaction
+// failed in part on the source.
+func (f *transactionFilter) readRest(first binlogparser.BinlogEvent, head binlogparser.TransactionHead) (io.Reader, error) {
+	rest := io.LimitReader(f.from, head.Size-int64(len(first.Raw)))
+	if !f.findsFailed || head.Size > maxInspected || f.dumped.Contains(head.GTID) || f.alone.Contains(head.GTID) {
+		return rest, nil
+	}
+	events, err := io.ReadAll(rest)
+	if err != nil {
+		return nil, err
+	}
+	codes, err := binlogparser.ListErrorCodes(bytes.NewReader(events), f.checksummed)
+	if err == nil && len(codes) > 0 {
+		err = &partlyFailedError{head.GTID, codes}
+	}
+	return bytes.NewReader(events), err
 }
 
 // passOther copies an event outside of transactions. The FormatEvent of a file reports whether its events have
@@ -271,20 +317,19 @@ func (f *transactionFilter) passOther(event binlogparser.BinlogEvent) error {
 	return err
 }
 
-func (f *transactionFilter) passTransaction(first binlogparser.BinlogEvent, head binlogparser.TransactionHead) error {
+func (f *transactionFilter) passTransaction(first binlogparser.BinlogEvent, head binlogparser.TransactionHead, rest io.Reader) error {
+	if f.dumped.Contains(head.GTID) {
+		_, err := io.Copy(io.Discard, rest)
+		return err
+	}
 	split := &binlogparser.StatementSplitter{To: f.to, Checksummed: f.checksummed, Limit: maxStatement, SeeTable: f.seeTable, CanSplit: f.canSplit}
 	if f.schema != nil {
-		rest := io.LimitReader(f.from, head.Size-int64(len(first.Raw)))
-		if f.dumped.Contains(head.GTID) {
-			_, err := io.Copy(io.Discard, rest)
-			return err
-		}
 		if err := f.schema.CopyTransaction(first, rest, split, f.checksummed); err != nil {
 			return fmt.Errorf("transaction %s of %s: %w", head.GTID, formatPoint(head.Committed), err)
 		}
 		return nil
 	}
-	second, err := binlogparser.ReadEvent(f.from)
+	second, err := binlogparser.ReadEvent(rest)
 	if err != nil {
 		return err
 	}
@@ -293,13 +338,12 @@ func (f *transactionFilter) passTransaction(first binlogparser.BinlogEvent, head
 		text = second.QueryText(f.checksummed)
 	}
 	if !f.visit(head, text) {
-		_, err = io.CopyN(io.Discard, f.from, head.Size-int64(len(first.Raw)+len(second.Raw)))
+		_, err = io.Copy(io.Discard, rest)
 		return err
 	}
 	if _, err := f.to.Write(first.Raw); err != nil {
 		return err
 	}
-	rest := io.LimitReader(f.from, head.Size-int64(len(first.Raw)+len(second.Raw)))
 	return binlogparser.CopyTransaction(io.MultiReader(bytes.NewReader(second.Raw), rest), split, f.checksummed)
 }
 
@@ -389,9 +433,37 @@ func (o RestoreOptions) replayBinlogs(ctx context.Context, t restoreTarget, from
 	return nil
 }
 
-// replaySegment pipes a segment through mysqlbinlog to mysql. The server skips transactions that it has already
+// replaySegment applies a segment. A transaction that failed in part on the source is applied alone, so that mysql may
+// continue after the same errors.
+func (o RestoreOptions) replaySegment(ctx context.Context, t restoreTarget, logs *logReader, segment backup.StoredSegment, filter transactionFilter) error {
+	filter.findsFailed = true
+	for {
+		err := o.replayTransactions(ctx, t, logs, segment, filter)
+		failed, isFailed := errors.AsType[*partlyFailedError](err)
+		if !isFailed {
+			return err
+		}
+		executed, err := t.executedGTIDs(ctx)
+		if err != nil {
+			return err
+		}
+		applied, err := gtid.Parse(executed)
+		if err != nil {
+			return fmt.Errorf("parse the GTID set: %w", err)
+		}
+		filter.dumped = filter.dumped.Union(applied)
+		one := filter
+		one.alone, one.codes = failed.gtid, failed.codes
+		if err := o.replayTransactions(ctx, t, logs, segment, one); err != nil {
+			return err
+		}
+		filter.dumped = filter.dumped.Union(failed.gtid)
+	}
+}
+
+// replayTransactions pipes a segment through mysqlbinlog to mysql. The server skips transactions that it has already
 // executed.
-func (o RestoreOptions) replaySegment(ctx context.Context, t restoreTarget, logs *logReader, segment backup.StoredSegment, filter transactionFilter) (err error) {
+func (o RestoreOptions) replayTransactions(ctx context.Context, t restoreTarget, logs *logReader, segment backup.StoredSegment, filter transactionFilter) (err error) {
 	options, err := writeOptionFile(t.host, RestoreUser, o.Password)
 	if err != nil {
 		return err
@@ -405,9 +477,13 @@ func (o RestoreOptions) replaySegment(ctx context.Context, t restoreTarget, logs
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		readErr = o.copyTransactions(ctx, logs, segment, filter)
-		feed.CloseWithError(readErr)
+		ending := readErr
+		if _, isFailed := errors.AsType[*partlyFailedError](readErr); isFailed {
+			ending = nil // All transactions before it are applied.
+		}
+		feed.CloseWithError(ending)
 	})
-	applyErr, decodeErr := applyEvents(ctx, options, events, broken, segment.Key)
+	applyErr, decodeErr := eventStream{events, broken, segment.Key, filter.codes}.apply(ctx, options)
 	if applyErr != nil {
 		logs.interrupt()
 	}
@@ -416,14 +492,27 @@ func (o RestoreOptions) replaySegment(ctx context.Context, t restoreTarget, logs
 	return cmp.Or(applyErr, readErr, decodeErr)
 }
 
-// applyEvents pipes events through mysqlbinlog to mysql, and returns the errors of mysql and of mysqlbinlog.
-func applyEvents(ctx context.Context, options *optionFile, events io.Reader, broken *brokenComments, key string) (applyErr, decodeErr error) {
+// eventStream contains the events of an object in the bucket.
+type eventStream struct {
+	events io.Reader
+	broken *brokenComments
+	key    string
+	// codes are the numbers of the errors after which mysql continues.
+	codes []int
+}
+
+// apply pipes the events through mysqlbinlog to mysql, and returns the errors of mysql and of mysqlbinlog.
+func (s eventStream) apply(ctx context.Context, options *optionFile) (applyErr, decodeErr error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	decode := clientCommand(ctx, "mysqlbinlog", []string{"--no-defaults", "-"})
-	apply := clientCommand(ctx, "mysql", loadFlags(options, replayingSession))
+	flags := loadFlags(options, replayingSession)
+	if len(s.codes) > 0 {
+		flags = append(flags, "--force")
+	}
+	apply := clientCommand(ctx, "mysql", flags)
 	var decodeComplaints, applyComplaints bytes.Buffer
-	decode.Stdin, decode.Stderr = events, &limitedBuffer{to: &decodeComplaints, left: maxComplaint}
+	decode.Stdin, decode.Stderr = s.events, &limitedBuffer{to: &decodeComplaints, left: maxComplaint}
 	apply.Stderr = &limitedBuffer{to: &applyComplaints, left: maxComplaint}
 	decoded, err := decode.StdoutPipe()
 	if err != nil {
@@ -435,10 +524,12 @@ func applyEvents(ctx context.Context, options *optionFile, events io.Reader, bro
 		return fmt.Errorf("start mysqlbinlog: %w", err), nil
 	}
 	var guarding sync.WaitGroup
-	guarding.Go(func() { guard.CloseWithError(guardComments(guard, decoded, broken)) })
-	if err := apply.Run(); err != nil {
+	guarding.Go(func() { guard.CloseWithError(guardComments(guard, decoded, s.broken)) })
+	if err := apply.Run(); err != nil || len(s.codes) > 0 {
+		applyErr = s.describeErrors(err, applyComplaints.String())
+	}
+	if applyErr != nil {
 		cancel()
-		applyErr = describeClientError(err, applyComplaints.String(), key)
 	}
 	_ = statements.Close() // The mysql client has exited.
 	guarding.Wait()
@@ -446,6 +537,31 @@ func applyEvents(ctx context.Context, options *optionFile, events io.Reader, bro
 		decodeErr = fmt.Errorf("mysqlbinlog: %w: %s", err, strings.TrimSpace(decodeComplaints.String()))
 	}
 	return applyErr, decodeErr
+}
+
+// errStatementFailed is the error of mysql after it has continued.
+var errStatementFailed = errors.New("a statement failed")
+
+// describeErrors returns the first error of mysql that is not expected. mysql exits with 0 or 1 after it has continued.
+func (s eventStream) describeErrors(err error, complaint string) error {
+	hasErrors := false
+	for line := range strings.Lines(complaint) {
+		found := regexp.MustCompile(`^ERROR (\d+)`).FindStringSubmatch(line)
+		if found == nil {
+			continue
+		}
+		hasErrors = true
+		if number, _ := strconv.Atoi(found[1]); !slices.Contains(s.codes, number) {
+			return describeClientError(cmp.Or(err, errStatementFailed), line, s.key)
+		}
+	}
+	if hasErrors {
+		return nil
+	}
+	if err != nil {
+		return describeClientError(err, complaint, s.key)
+	}
+	return nil
 }
 
 // describeClientError returns only MySQL's error number and the line number, because most messages may contain data.
