@@ -86,7 +86,7 @@ func fillShop(t *testing.T, s *mysqld.Server, gigabytes int) (tables []string) {
 			statements = append(statements, "insert into shop."+table+" "+columns+" select "+values+" from shop."+table)
 		}
 		for rows := rowsAtOnce; rows < gigabytes*1e9/inAll/bytesOfRow; rows += rowsAtOnce {
-			statements = append(statements, fmt.Sprintf("insert into shop.%s %s select %s from shop.%[1]s where id <= %[4]d limit %[4]d", table, columns, values, rowsAtOnce))
+			statements = append(statements, fmt.Sprintf("insert into shop.%s %s select %s from shop.%[1]s limit %[4]d", table, columns, values, rowsAtOnce))
 		}
 		execStatements(t, s, statements...)
 	}

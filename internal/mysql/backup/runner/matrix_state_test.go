@@ -32,6 +32,10 @@ type recordedState struct {
 	gtids  string
 	// defaultCollations are the default collations of the server, by their character sets.
 	defaultCollations map[string]string
+	// loggedRowFormat is in the definition of a table that CREATE TABLE ... SELECT created in a session with
+	// show_create_table_verbosity, with the default row format of the server: the binary log contains the row format, so
+	// a replica has it in the definition, too.
+	loggedRowFormat string
 }
 
 // stateReader reads a state in one session.
@@ -64,6 +68,7 @@ func readState(t *testing.T, s *mysqld.Server) recordedState {
 	for _, row := range r.list("select character_set_name, default_collate_name from information_schema.character_sets") {
 		r.state.defaultCollations[row[0]] = row[1]
 	}
+	r.state.loggedRowFormat = " ROW_FORMAT=" + r.list("select upper(@@global.innodb_default_row_format)")[0][0]
 	r.state.gtids = strings.ReplaceAll(r.list("select @@global.gtid_executed")[0][0], "\n", "")
 	for _, row := range r.list("xa recover convert xid") {
 		r.state.objects["prepared transaction "+row[3]] = "prepared"
@@ -309,7 +314,7 @@ func (r *stateReader) readAccounts() {
 
 // ofSchema returns the part of the state that a restore of one schema restores.
 func (s recordedState) ofSchema(schema string) recordedState {
-	part := recordedState{objects: map[string]string{}, broken: s.broken, gtids: s.gtids, defaultCollations: s.defaultCollations}
+	part := recordedState{objects: map[string]string{}, broken: s.broken, gtids: s.gtids, defaultCollations: s.defaultCollations, loggedRowFormat: s.loggedRowFormat}
 	for key, text := range s.objects {
 		_, rest, _ := strings.Cut(key, "`")
 		if "`"+rest == inBackticks(schema) || strings.HasPrefix("`"+rest, inBackticks(schema)+".") {
@@ -318,10 +323,6 @@ func (s recordedState) ofSchema(schema string) recordedState {
 	}
 	return part
 }
-
-// loggedRowFormat is in the definition of a table that CREATE TABLE ... SELECT created in a session with
-// show_create_table_verbosity: the binary log contains the row format, so a replica has it in the definition, too.
-const loggedRowFormat = " ROW_FORMAT=DYNAMIC"
 
 // isSameDefinition reports whether a definition is the same at a replica. The binary log may name the default collation of
 // a column of CREATE TABLE ... SELECT instead of its character set.
@@ -337,7 +338,7 @@ func (s recordedState) isSameDefinition(want, is string) bool {
 		}
 		return definition
 	}
-	return name(want) == name(strings.Replace(is, loggedRowFormat, "", 1))
+	return name(want) == name(strings.Replace(is, s.loggedRowFormat, "", 1))
 }
 
 // differences returns the objects that differ.
