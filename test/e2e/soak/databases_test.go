@@ -64,7 +64,7 @@ func (w *world) createDatabases(t *testing.T) {
 			continue
 		}
 		c := mysqlpods.StartCluster(t, w.Environment, instances, mysqlpods.ClusterOptions{
-			Name: name, IsLinked: true, ResolvesNames: true, Settings: mysqld.GeneralLogSettings(),
+			Name: name, IsLinked: true, ResolvesNames: true, RestartsCrashed: true, Settings: mysqld.GeneralLogSettings(),
 		})
 		c.CreateMySQLCluster(t)
 		testenv.ExpectNoError(t, c.AnnotateMySQLCluster(t.Context(), mocov1beta2.RecloneAnnotation, mocov1beta2.RecloneErrant))

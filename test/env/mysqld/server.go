@@ -351,7 +351,8 @@ func (s *Server) launchProcess(t testing.TB) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		// CLONE ends the server with this code and relies on a supervisor, such as the Pod's container.
-		if !s.halted && t.Context().Err() == nil && p.ExitCode() == restartCode {
+		mayRestart := s.installation.RestartsCrashed || p.ExitCode() == restartCode
+		if !s.halted && t.Context().Err() == nil && mayRestart {
 			s.launchProcess(t)
 		}
 	}()
@@ -439,6 +440,8 @@ type Installation struct {
 	Settings []string
 	// VolumeMegabytes is the size of the volume of each server that is created later; 0 means no separate volume.
 	VolumeMegabytes int
+	// RestartsCrashed restarts servers that crash, as the kubelet does.
+	RestartsCrashed bool
 	// HostsFile is the file that servers read instead of /etc/hosts, which requires root; empty means /etc/hosts.
 	HostsFile string
 }

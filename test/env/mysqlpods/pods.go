@@ -71,6 +71,8 @@ type PodCluster struct {
 type ClusterOptions struct {
 	// Name is the cluster's name in an existing namespace; empty means "test" in a new namespace.
 	Name types.NamespacedName
+	// RestartsCrashed restarts servers that crash, as the kubelet does.
+	RestartsCrashed bool
 	// ResolvesNames makes the servers resolve the host names of the Pods, which requires root.
 	ResolvesNames bool
 	// IsLinked routes the Pods' addresses through links that can be cut.
@@ -94,6 +96,7 @@ func StartCluster(t testing.TB, hub *testenv.Environment, size int, options Clus
 	}
 	bed := mysqld.NewInstallation(t, mysqld.ProductUsers()+users, fmt.Sprintf("*.moco-%s.%s.svc", c.Name.Name, c.Name.Namespace))
 	bed.VolumeMegabytes, bed.TakesOverCopies, bed.Settings = options.VolumeMegabytes, options.TakesOverCopies, options.Settings
+	bed.RestartsCrashed = options.RestartsCrashed
 	if options.ResolvesNames {
 		bed.HostsFile = filepath.Join(t.TempDir(), "hosts")
 		testenv.ExpectNoError(t, os.WriteFile(bed.HostsFile, nil, 0o600))
