@@ -23,12 +23,9 @@ func CopyTransaction(from io.Reader, to *StatementSplitter, checksummed bool) er
 
 // ListErrorCodes returns the error codes of the statements in a transaction that failed on the source.
 func ListErrorCodes(from io.Reader, checksummed bool) (codes []int, err error) {
-	err = eachEvent(from, checksummed, func(e BinlogEvent, has bool) error {
-		if e.EventType() != QueryEvent {
-			return nil
-		}
-		if code := e.ParseStatement(has).ErrorCode; code != 0 {
-			codes = append(codes, code)
+	err = eachEvent(from, checksummed, func(e BinlogEvent, _ bool) error {
+		if e.EventType() == QueryEvent && e.errorCode() != 0 {
+			codes = append(codes, e.errorCode())
 		}
 		return nil
 	})

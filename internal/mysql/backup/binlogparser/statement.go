@@ -14,9 +14,6 @@ type Statement struct {
 	Default string
 	// Text is the statement.
 	Text string
-	// ErrorCode is the number of the error with which the statement ended on the source, after it had changed a table
-	// without transactions. It is 0 for a statement that succeeded.
-	ErrorCode int
 	// Updated lists the schemas to which the statement writes. Servers log them for parallel replication, but not for
 	// every kind of statement:
 	// https://dev.mysql.com/doc/dev/mysql-server/latest/classmysql_1_1binlog_1_1event_1_1Query__event.html
@@ -37,15 +34,23 @@ func (e BinlogEvent) ParseStatement(checksummed bool) Statement {
 	body := fieldReader{left: e.Raw[headerSize:]}
 	body.take(8) // These are the session and the duration of the statement.
 	schema := body.fixed(1)
-	var s Statement
-	s.ErrorCode = int(body.fixed(2))
+	body.take(2) // This is the error code.
 	variables := body.sub(body.fixed(2))
+	var s Statement
 	s.readVariables(&variables)
 	s.Default = string(body.sub(schema).left)
 	body.take(1)
 	s.Text = string(trimChecksum(body.left, checksummed))
 	s.HasUnlistedSchemas = s.HasUnlistedSchemas || variables.short || body.short
 	return s
+}
+
+// errorCode returns the number of the error with which the statement of a QueryEvent ended on the source, after it had
+// changed a table without transactions. It is 0 for a statement that succeeded.
+func (e BinlogEvent) errorCode() int {
+	body := fieldReader{left: e.Raw[headerSize:]}
+	body.take(8 + 1) // These are the session, the duration and the size of the default schema.
+	return int(body.fixed(2))
 }
 
 const (

@@ -271,8 +271,7 @@ func (f *transactionFilter) passNext(first binlogparser.BinlogEvent) (goesOn boo
 	if err != nil {
 		return false, err
 	}
-	isLast := !f.alone.IsEmpty() && f.alone.Contains(head.GTID)
-	return !isLast, f.passTransaction(first, head, rest)
+	return !f.alone.Contains(head.GTID), f.passTransaction(first, head, rest)
 }
 
 // partlyFailedError reports a transaction with statements that failed on the source after they had changed a table
@@ -408,13 +407,9 @@ func (o RestoreOptions) replayBinlogs(ctx context.Context, t restoreTarget, from
 			return err
 		}
 	}
-	executed, err := t.executedGTIDs(ctx)
+	there, err := t.readExecuted(ctx)
 	if err != nil {
 		return err
-	}
-	there, err := gtid.Parse(executed)
-	if err != nil {
-		return fmt.Errorf("parse the GTID set: %w", err)
 	}
 	// Transactions that were omitted on purpose count as executed, so the instance has the same GTIDs as its source.
 	if left := from.gtids.Subtract(there); !left.IsEmpty() {
@@ -423,7 +418,7 @@ func (o RestoreOptions) replayBinlogs(ctx context.Context, t restoreTarget, from
 			return fmt.Errorf("add transactions to gtid_purged: MySQL %s", describeError(err))
 		}
 	}
-	executed, err = t.executedGTIDs(ctx)
+	executed, err := t.executedGTIDs(ctx)
 	if err != nil {
 		return err
 	}
@@ -443,13 +438,9 @@ func (o RestoreOptions) replaySegment(ctx context.Context, t restoreTarget, logs
 		if !isFailed {
 			return err
 		}
-		executed, err := t.executedGTIDs(ctx)
+		applied, err := t.readExecuted(ctx)
 		if err != nil {
 			return err
-		}
-		applied, err := gtid.Parse(executed)
-		if err != nil {
-			return fmt.Errorf("parse the GTID set: %w", err)
 		}
 		filter.dumped = filter.dumped.Union(applied)
 		one := filter
@@ -544,21 +535,13 @@ var errStatementFailed = errors.New("a statement failed")
 
 // describeErrors returns the first error of mysql that is not expected. mysql exits with 0 or 1 after it has continued.
 func (s eventStream) describeErrors(err error, complaint string) error {
-	hasErrors := false
-	for line := range strings.Lines(complaint) {
-		found := regexp.MustCompile(`^ERROR (\d+)`).FindStringSubmatch(line)
-		if found == nil {
-			continue
-		}
-		hasErrors = true
+	all := regexp.MustCompile(`(?m)^ERROR (\d+).*$`).FindAllStringSubmatch(complaint, -1)
+	for _, found := range all {
 		if number, _ := strconv.Atoi(found[1]); !slices.Contains(s.codes, number) {
-			return describeClientError(cmp.Or(err, errStatementFailed), line, s.key)
+			return describeClientError(cmp.Or(err, errStatementFailed), found[0], s.key)
 		}
 	}
-	if hasErrors {
-		return nil
-	}
-	if err != nil {
+	if len(all) == 0 && err != nil {
 		return describeClientError(err, complaint, s.key)
 	}
 	return nil

@@ -21,6 +21,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/backup/bucket"
 	"github.com/torpor-dev/torpor/internal/mysql/backup/mysqlshdump"
 	"github.com/torpor-dev/torpor/internal/mysql/certificates"
+	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 	"github.com/torpor-dev/torpor/internal/mysql/sqlclient"
 )
 
@@ -63,6 +64,18 @@ func (t restoreTarget) executedGTIDs(ctx context.Context) (string, error) {
 	var set string
 	err := t.queryValue(ctx, &set, "select @@gtid_executed")
 	return strings.ReplaceAll(set, "\n", ""), err
+}
+
+func (t restoreTarget) readExecuted(ctx context.Context) (gtid.Set, error) {
+	text, err := t.executedGTIDs(ctx)
+	if err != nil {
+		return gtid.Set{}, err
+	}
+	executed, err := gtid.Parse(text)
+	if err != nil {
+		return gtid.Set{}, fmt.Errorf("parse the GTID set: %w", err)
+	}
+	return executed, nil
 }
 
 // versionQuery returns the version of a server.
