@@ -200,7 +200,7 @@ func (b *benchmark) benchScaling(t *testing.T) {
 	waitUntilHealthy(t, c)
 	stop()
 	written()
-	b.addRun("scale_1_to_3_longest_silence_seconds", l.Summarize().LongestSilence.Seconds())
+	b.addRun("scale_1_to_3_longest_silence_seconds", l.LongestSilence().Seconds())
 	for n := range staleRuns {
 		b.benchStaleReader(t, c, n)
 	}

@@ -207,7 +207,7 @@ func (found *soakResult) judgeRows(t *testing.T, c *mysqlpods.PodCluster, l *mys
 	found.LostRows, found.EqualRows = l.CountLost(t, c)
 	s := l.Summarize()
 	found.AcknowledgedRows, found.RefusedRows, found.Promotions = s.Acknowledged, s.Refused, s.Promotions
-	found.DualWritableMoments, found.LongestSilence = s.DualMoments, s.LongestSilence.Seconds()
+	found.DualWritableMoments, found.LongestSilence = l.CountDualMoments(), l.LongestSilence().Seconds()
 }
 
 type faultKind struct {

@@ -176,7 +176,7 @@ func (w *world) judgeDatabases(t *testing.T) {
 		}
 		v.AcknowledgedRows += s.Acknowledged
 		v.LostRows += lost
-		v.DualMoments += s.DualMoments
+		v.DualMoments += d.ledger.CountDualMoments()
 		v.Promotions += s.Promotions
 		if !areEqual {
 			v.UnequalDatabases++

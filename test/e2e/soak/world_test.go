@@ -312,7 +312,7 @@ func (w *world) countSecrets(t *testing.T, outputs ...string) (count int) {
 		testenv.ExpectNoError(t, err)
 		outputs = append(outputs, string(text))
 	}
-	secrets := []string{targetToken, testenv.SecretKey, mysqld.AdminPassword + "\"", mysqld.ReplicationPassword + "\""}
+	secrets := []string{targetToken, testenv.SecretKey, mysqld.AdminPassword, mysqld.ReplicationPassword}
 	for _, text := range outputs {
 		if slices.ContainsFunc(secrets, func(s string) bool { return strings.Contains(text, s) }) {
 			count++

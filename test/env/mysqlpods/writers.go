@@ -248,27 +248,15 @@ func dualMoments(acks []acknowledgement, promotions []promotion) int {
 	return len(moments)
 }
 
-// longestSilence returns the longest time without any of these acknowledgements.
-func longestSilence(acks []acknowledgement) time.Duration {
-	longest, last := time.Duration(0), time.Duration(0)
-	for _, a := range acks {
-		longest, last = max(longest, a.end-last), max(last, a.end)
-	}
-	return longest
-}
-
 // Summary is what a ledger has recorded.
 type Summary struct {
 	// Acknowledged is the number of acknowledged rows. Refused counts writes that were answered with an error or not at
 	// all. These rows may or may not exist.
 	Acknowledged, Refused int
-	// Promotions counts the changes of the primary in the status, and DualMoments the moments at which two primaries
-	// acknowledged commits.
-	Promotions, DualMoments int
-	// LongestSilence is the longest time without any acknowledgement, and LastAck the time of the last one since the
-	// beginning of the run.
-	LongestSilence, LastAck time.Duration
-	// LastServer is the instance of the last acknowledgement.
+	// Promotions counts the changes of the primary in the status.
+	Promotions int
+	// LastAck is the time of the last acknowledgement since the beginning of the run, and LastServer its instance.
+	LastAck    time.Duration
 	LastServer int
 }
 
@@ -276,14 +264,29 @@ type Summary struct {
 func (l *Ledger) Summarize() Summary {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := Summary{
-		Acknowledged: len(l.acks), Refused: l.refused, Promotions: len(l.promotions) - 1,
-		DualMoments: dualMoments(l.acks, l.promotions), LongestSilence: longestSilence(l.acks),
-	}
+	s := Summary{Acknowledged: len(l.acks), Refused: l.refused, Promotions: len(l.promotions) - 1}
 	if n := len(l.acks); n > 0 {
 		s.LastAck, s.LastServer = l.acks[n-1].end, l.acks[n-1].server
 	}
 	return s
+}
+
+// CountDualMoments returns the number of moments at which two primaries acknowledged commits.
+func (l *Ledger) CountDualMoments() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return dualMoments(l.acks, l.promotions)
+}
+
+// LongestSilence returns the longest time without any acknowledgement.
+func (l *Ledger) LongestSilence() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	longest, last := time.Duration(0), time.Duration(0)
+	for _, a := range l.acks {
+		longest, last = max(longest, a.end-last), max(last, a.end)
+	}
+	return longest
 }
 
 // shownRows is the number of lost rows that the log names.
